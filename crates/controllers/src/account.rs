@@ -1,5 +1,5 @@
-//! Each controller as its own service account: a token by the TokenRequest API, a new one
-//! before the last one ends.
+//! Clients that act as a controller's service account. They get a token from the TokenRequest API
+//! and renew it before it expires.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,13 +14,13 @@ use object::{Clock, NamespacedName, ObjectMeta, SystemClock, Time, Value};
 use crate::service_account::ignore_race;
 
 const NAMESPACE: &str = "kube-system";
-/// How long a token is asked for, in seconds.
+/// Requested lifetime of a token, in seconds.
 const TOKEN_LIFETIME_SECONDS: i64 = 3600;
-/// A token is used for that part of its life.
+/// Fraction of its lifetime after which a token is renewed.
 const RENEW_FRACTION: (i64, i64) = (4, 5);
 
-/// A client that is `system:serviceaccount:kube-system:NAME`. The tokens are asked for by
-/// `asking`, and shown on connections of `showing`.
+/// Creates a client that authenticates as `system:serviceaccount:kube-system:NAME`. It requests
+/// tokens with `asking`, and sends them on connections configured by `showing`.
 pub fn service_account_client(asking: &Client, showing: &client::Config, name: &str) -> Client {
     let account = TokenRequester {
         client: asking.clone(),
@@ -31,6 +31,7 @@ pub fn service_account_client(asking: &Client, showing: &client::Config, name: &
     Client::new(showing.clone().auth(Auth::TokenSource(Arc::new(account))).manager(name))
 }
 
+/// Source of the tokens of one service account; caches the current token.
 struct TokenRequester {
     client: Client,
     name: String,
@@ -38,10 +39,11 @@ struct TokenRequester {
     clock: Arc<dyn Clock>,
 }
 
+/// A token and the time at which it is renewed.
 #[derive(Clone)]
 struct Token {
     text: String,
-    /// When to ask for another.
+    /// When to request a new token, in seconds since 1970.
     until: i64,
 }
 
@@ -100,7 +102,8 @@ impl TokenRequester {
             .await
     }
 
-    /// Whoever makes accounts may not be allowed to make the namespace, which is mostly there.
+    /// Creates the service account. The namespace is created only if it is missing: it mostly
+    /// exists, and the client may not be allowed to create namespaces.
     async fn make(&self) -> Result<(), Error> {
         let meta = ObjectMeta::new().with_name(&*self.name).with_namespace(NAMESPACE);
         let account = ServiceAccount::new().with_metadata(meta);

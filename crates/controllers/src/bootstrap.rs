@@ -1,5 +1,6 @@
-//! Tokens by which nodes join: signs what they read before they trust anybody, and deletes
-//! tokens whose time is over.
+//! Bootstrap tokens, with which nodes join the cluster. The signer signs the ConfigMap
+//! `cluster-info`, which nodes read before they have a CA to verify the API server with; the
+//! cleaner deletes expired tokens.
 
 use std::sync::Arc;
 
@@ -50,6 +51,7 @@ fn tokens(cx: &Context) -> Arc<Cache<Secret>> {
     cx.cache_in_namespace(NAMESPACE, &Selectors::fields(format!("type={TYPE}")))
 }
 
+/// Keeps the signatures of the ConfigMap `cluster-info` up to date.
 #[derive(Debug)]
 struct Signer {
     maps: CachedApi<ConfigMap>,
@@ -74,6 +76,7 @@ impl Reconcile for Signer {
     }
 }
 
+/// Deletes the Secrets of expired bootstrap tokens.
 #[derive(Debug)]
 struct Cleaner {
     secrets: CachedApi<Secret>,
@@ -108,13 +111,14 @@ fn text(secret: &Secret, name: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
 }
 
-/// The seconds that a token is still good; `None`: for ever. What cannot be read is over.
+/// The seconds until a token expires; `None`: it never does. An expiration that cannot be parsed
+/// counts as past.
 fn seconds_until_expiry(secret: &Secret, now: i64) -> Option<i64> {
     let expires = text(secret, "expiration")?;
     Some(Time::parse_seconds(&expires).map_or(0, |at| at - now))
 }
 
-/// Id and secret of a token that may sign.
+/// The id and secret of a token if it may sign.
 fn signing(secret: &Secret, now: i64) -> Option<(String, String)> {
     let id = text(secret, "token-id")?;
     let named = secret.metadata().name().strip_prefix(NAME_PREFIX) == Some(&*id);
@@ -124,7 +128,7 @@ fn signing(secret: &Secret, now: i64) -> Option<(String, String)> {
     (named && good && allowed).then_some((id, secret))
 }
 
-/// The map with a signature for each token, if it has others.
+/// The ConfigMap with a signature for each token; `None` if nothing changes.
 fn signed(map: &ConfigMap, tokens: &[Secret], now: i64) -> Option<ConfigMap> {
     let content = map.data().get("kubeconfig")?;
     let mut data = Map::<String>::from([] as [(&str, &str); 0]);
@@ -138,7 +142,7 @@ fn signed(map: &ConfigMap, tokens: &[Secret], now: i64) -> Option<ConfigMap> {
     (!same).then(|| map.clone().with_data(data))
 }
 
-/// A signature without what is signed: that stands beside it.
+/// Creates a detached JWS signature: the payload is omitted, because the ConfigMap contains it.
 fn sign(content: &str, id: &str, secret: &str) -> String {
     let mut header = Value::object();
     header["alg"] = "HS256".into();

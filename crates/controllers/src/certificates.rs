@@ -1,5 +1,5 @@
-//! Certificates that are asked for: approves those of kubelets, signs what is approved,
-//! and forgets old requests.
+//! CertificateSigningRequest controllers: one approves the requests of kubelets, one signs approved
+//! requests, and one deletes old requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,12 +24,12 @@ const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const UNKNOWN: &str = "kubernetes.io/legacy-unknown";
 const HOUR: i64 = 3600;
-/// How often old requests are looked for.
+/// How often old requests are searched for.
 const PERIOD: Duration = Duration::from_hours(1);
-/// Nothing shorter is signed.
+/// Minimum validity of a certificate.
 const MIN_DURATION: Duration = Duration::from_mins(10);
 
-/// Who signs, and for how long.
+/// The CA that signs, and the maximum validity of its certificates.
 #[derive(Clone, Debug)]
 pub struct SigningConfig {
     pub authority: Arc<CertificateAuthority>,
@@ -55,6 +55,7 @@ pub(crate) fn start_cleaner(cx: &Context, config: &Config) {
     Controller::new("certificatesigningrequest-cleaner", cx, cleaner).resync_every(PERIOD).start();
 }
 
+/// Approves requests for kubelet client certificates.
 #[derive(Debug)]
 struct Approver {
     requests: CachedApi<CertificateSigningRequest>,
@@ -94,7 +95,8 @@ impl Reconcile for Approver {
 }
 
 impl Approver {
-    /// Whether who asks may have such a certificate without being asked.
+    /// Whether the requesting user may create requests of this kind that are approved automatically
+    /// (SubjectAccessReview).
     async fn is_allowed(
         &self,
         request: &CertificateSigningRequest,
@@ -118,6 +120,7 @@ impl Approver {
     }
 }
 
+/// Signs approved requests.
 #[derive(Debug)]
 struct Signer {
     requests: CachedApi<CertificateSigningRequest>,
@@ -140,7 +143,7 @@ impl Reconcile for Signer {
         let Some(asked) = read(request.spec()) else { return Ok(Requeue::OnChange) };
         let because = request.write_cause("the request was approved");
         match check(request.spec(), &asked) {
-            None => return Ok(Requeue::OnChange), // another's to sign
+            None => return Ok(Requeue::OnChange), // signed by another controller
             Some(Err(why)) => {
                 let condition = CertificateSigningRequestCondition::new()
                     .with_type("Failed")
@@ -164,6 +167,7 @@ impl Reconcile for Signer {
     }
 }
 
+/// Deletes old requests.
 #[derive(Debug)]
 struct Cleaner {
     requests: CachedApi<CertificateSigningRequest>,
@@ -211,7 +215,8 @@ fn is_issued(request: &CertificateSigningRequest) -> bool {
     !request.status().certificate().is_empty()
 }
 
-/// What a request looks like: the permissions that would approve it, and what is said then.
+/// The subresources whose permission lets a request be approved automatically, and the message of
+/// each approval.
 fn matching_recognizers(
     spec: &CertificateSigningRequestSpec,
     asked: &CertificateRequest,
@@ -229,7 +234,7 @@ fn matching_recognizers(
     Some(own).filter(|_| is_own).into_iter().chain([any]).collect()
 }
 
-/// Whether a request is what its signer signs; `None`: the signer is not ours.
+/// Validates a request by the rules of its signer; `None`: another controller signs for it.
 fn check(
     spec: &CertificateSigningRequestSpec,
     asked: &CertificateRequest,
@@ -321,7 +326,7 @@ fn usages(spec: &CertificateSigningRequestSpec) -> Vec<Usage> {
     spec.usages().iter().filter_map(usage).collect()
 }
 
-/// How long a certificate is good: as long as is asked for, within bounds.
+/// The validity of a certificate: the requested one, within the limits.
 fn certificate_duration(spec: &CertificateSigningRequestSpec, longest: Duration) -> Duration {
     let asked = spec.expiration_seconds().and_then(|seconds| u64::try_from(seconds).ok());
     let asked = asked.map_or(longest, Duration::from_secs);

@@ -1,5 +1,5 @@
-//! Whose an object is. One that carries the right labels and has no controller is
-//! adopted; one that no longer carries them is released.
+//! Adopts and releases objects by controller reference. A matching object without a controller is
+//! adopted; an owned object whose labels no longer match is released.
 
 use api::{
     apps::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
@@ -14,16 +14,16 @@ use schema::Kind;
 /// The name of the index that `index_orphans` adds.
 const ORPHAN_INDEX: &str = "orphans";
 
-/// What belongs to an owner, and what shall.
+/// The objects of an owner, and those to adopt and to release.
 #[derive(Debug)]
 struct ClaimResult<K> {
-    /// It controls them and they match.
+    /// Objects that the owner controls and that match its selector.
     owned: Vec<K>,
     adopt: Vec<K>,
     release: Vec<K>,
 }
 
-/// A workload: it controls what carries the labels it selects.
+/// A workload that controls objects by a label selector.
 pub(crate) trait HasSelector: Kind {
     fn label_selector(&self) -> Selector;
 }
@@ -65,15 +65,14 @@ impl HasSelector for ReplicationController {
     }
 }
 
-/// The selector of a workload. One that cannot be read selects nothing: the server
-/// has refused it.
+/// Parses the selector of a workload. An invalid one selects nothing: the API server rejects it.
 pub(crate) fn selector(selector: Option<&object::LabelSelector>) -> Selector {
     selector
         .and_then(|selector| Selector::from_label_selector(selector.tree()).ok())
         .unwrap_or_else(Selector::nothing)
 }
 
-/// Lets `claim` find objects that nobody controls, by namespace.
+/// Adds the index by namespace with which `claim` finds objects that have no controller.
 pub(crate) fn index_orphans<K: Kind>(objects: &CachedApi<K>) {
     objects.cache().add_index(ORPHAN_INDEX, |object| {
         let meta = object.meta();
@@ -82,7 +81,7 @@ pub(crate) fn index_orphans<K: Kind>(objects: &CachedApi<K>) {
     });
 }
 
-/// The workloads that could adopt an object which nobody controls.
+/// The workloads that could adopt an object; none if it has a controller.
 pub(crate) fn potential_owners<O: HasSelector, K: Kind>(
     object: &K,
     owners: &CachedApi<O>,
@@ -96,7 +95,7 @@ pub(crate) fn potential_owners<O: HasSelector, K: Kind>(
         .collect()
 }
 
-/// What of `objects` is the owner's.
+/// Adopts and releases objects, and returns those that the owner controls.
 pub(crate) async fn claim_owned<O: HasSelector, K: Kind>(
     owner: &O,
     owners: &CachedApi<O>,
@@ -105,7 +104,7 @@ pub(crate) async fn claim_owned<O: HasSelector, K: Kind>(
     claim_owned_if(owner, owners, objects, |_| true).await
 }
 
-/// The same, of those objects that can be the owner's at all.
+/// Like `claim_owned`, for the objects that satisfy `can`; others are neither adopted nor returned.
 pub(crate) async fn claim_owned_if<O: HasSelector, K: Kind>(
     owner: &O,
     owners: &CachedApi<O>,
@@ -141,7 +140,7 @@ fn classify<K: Kind>(
     ClaimResult { owned: mine, adopt: orphans, release }
 }
 
-/// Carries out the claim; what was adopted is among what is given back.
+/// Carries out a claim; returns the owned objects, including the adopted ones.
 async fn adopt_and_release<O: Kind, K: Kind>(
     owner: &O,
     owners: &CachedApi<O>,
@@ -170,7 +169,8 @@ async fn adopt_and_release<O: Kind, K: Kind>(
     Ok(mine)
 }
 
-/// Whether the owner still is what the cache says: one that is gone must adopt nothing.
+/// Whether the owner still exists with the same uid and is not terminating, by the API server. An
+/// owner that the cache has and the server does not must not adopt objects.
 async fn can_adopt<O: Kind>(owner: &O, owners: &CachedApi<O>) -> Result<bool, Error> {
     match owners.api().get(&NamespacedName::from_meta(owner.meta())).await {
         Ok(fresh) => Ok(fresh.meta().uid() == owner.meta().uid() && !fresh.is_terminating()),

@@ -1,4 +1,5 @@
-//! Roles that are the sum of others: `admin`, `edit`, `view`, and users' own.
+//! Aggregates ClusterRoles: fills the rules of roles with an aggregationRule, such as `admin`,
+//! `edit` and `view`, from the roles that they select.
 
 use api::rbac::{ClusterRole, PolicyRule};
 use client::{Error, Patch};
@@ -21,6 +22,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         .start();
 }
 
+/// Reconciler of aggregated ClusterRoles.
 #[derive(Debug)]
 struct Aggregation {
     roles: CachedApi<ClusterRole>,
@@ -44,7 +46,7 @@ impl Reconcile for Aggregation {
     }
 }
 
-/// The rules that the role should have, unless it has them.
+/// The rules that the role should have; `None` if it has them.
 fn plan(role: &ClusterRole, all: &[ClusterRole]) -> Option<List<PolicyRule>> {
     let selectors = role.aggregation_rule()?.cluster_role_selectors();
     let selectors: Vec<Selector> =

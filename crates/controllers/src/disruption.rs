@@ -1,5 +1,5 @@
-//! Says how many pods of a PodDisruptionBudget may be disrupted now: who evicts pods asks
-//! the budget first.
+//! Disruption controller: computes how many pods of a PodDisruptionBudget may be evicted now. The
+//! eviction subresource reads the result from the budget's status.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,7 +21,8 @@ use schema::Kind;
 
 use crate::Config;
 
-/// A pod that was to be evicted and is still there after so many seconds stays.
+/// A pod whose eviction was permitted, but which is not deleted after this many seconds, counts
+/// again.
 const DELETION_TIMEOUT_SECONDS: i64 = 120;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -47,6 +48,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     Controller::new("disruption-stale", cx, stale).queue_named("stale_pod_disruption").start();
 }
 
+/// Reconciler of PodDisruptionBudgets.
 #[derive(Debug)]
 struct DisruptionBudgets {
     budgets: CachedApi<PodDisruptionBudget>,
@@ -123,7 +125,8 @@ impl DisruptionBudgets {
         (status(budget, pods, scale.map(|scale| scale.expected_count), &disrupted, now), next)
     }
 
-    /// How many pods their controllers want; `None` where the budget need not know.
+    /// The number of replicas that the pods' controllers want; `None` where the budget does not
+    /// depend on it.
     async fn scale(
         &self,
         budget: &PodDisruptionBudget,
@@ -156,7 +159,7 @@ impl DisruptionBudgets {
         }))
     }
 
-    /// The uid and the size of what manages pods at the top.
+    /// The uid and the replicas of the topmost workload that manages the pods of `owner`.
     async fn size(
         &self,
         owner: &OwnerReference,
@@ -187,7 +190,7 @@ impl DisruptionBudgets {
         Ok(found.filter(|(uid, _)| group == "apps" || uid == owner.uid()))
     }
 
-    /// The size of any kind that can be scaled.
+    /// The replicas of any kind that has a `scale` subresource.
     async fn scale_of(
         &self,
         owner: &OwnerReference,
@@ -213,18 +216,19 @@ impl DisruptionBudgets {
     }
 }
 
+/// The expected number of pods.
 struct Scale {
     expected_count: i32,
-    /// Some pods have no controller.
+    /// Whether some pods have no controller.
     unmanaged: bool,
 }
 
-/// Pods that somebody has begun to evict.
+/// Pods whose eviction has begun (`status.disruptedPods`).
 #[derive(Debug, Default, PartialEq)]
 struct DisruptedPods<'a> {
-    /// By name: since when, and as it was written.
+    /// Pods that will be deleted, by name: the time of the eviction, parsed and as written.
     going: HashMap<&'a str, (i64, &'a str)>,
-    /// Those that are still there after all.
+    /// Pods that were not deleted in time.
     expired: Vec<&'a Pod>,
 }
 
@@ -232,7 +236,7 @@ fn of<K: Kind>(object: &K) -> Text {
     object.meta().uid().into()
 }
 
-/// An empty selector is about every pod, an absent one about none.
+/// The selector of a budget. An empty one selects every pod, an absent one none.
 fn selector(budget: &PodDisruptionBudget) -> Selector {
     crate::claim::selector(budget.spec().selector())
 }
@@ -292,7 +296,7 @@ fn status(
     status
 }
 
-/// When the number cannot be told, nothing may be disrupted.
+/// The status when the expected number of pods cannot be computed: no disruption is allowed.
 fn unknown(budget: &PodDisruptionBudget, why: &str, now: i64) -> PodDisruptionBudgetStatus {
     let mut status = budget.status().clone().with_disruptions_allowed(0);
     let generation = status.observed_generation();
@@ -320,7 +324,7 @@ fn put(
     status.conditions_mut().upsert(condition, |one| one.type_() == NAME);
 }
 
-/// Takes back that a pod is to be disrupted, when nothing has come of it.
+/// Sets the condition DisruptionTarget of a pod back to False when the pod was not deleted in time.
 #[derive(Debug)]
 struct StaleDisruptions {
     pods: CachedApi<Pod>,
@@ -359,7 +363,8 @@ impl Reconcile for StaleDisruptions {
     }
 }
 
-/// The seconds until a pod that lives on is no longer one to be disrupted.
+/// The seconds until the condition DisruptionTarget of a running pod is stale; `None` if it has
+/// none.
 fn stale_in(pod: &Pod, now: i64) -> Option<i64> {
     let condition = pod.status().condition("DisruptionTarget")?;
     let ours = condition.status() == "True" && condition.reason() != "TerminationByKubelet";

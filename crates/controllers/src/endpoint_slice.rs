@@ -1,4 +1,5 @@
-//! Where the pods of a Service are: EndpointSlices, in pieces of at most a hundred.
+//! EndpointSlice controller: writes the IPs of a Service's pods into EndpointSlices of at most a
+//! hundred endpoints.
 
 mod actions;
 mod endpoints;
@@ -43,7 +44,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         .start();
 }
 
-/// The Services whose selector has the pod.
+/// The Services whose selector matches the pod.
 fn selecting(pod: &Pod, services: &CachedApi<Service>) -> Vec<NamespacedName> {
     let near = services.in_namespace(pod.metadata().namespace()).into_iter();
     let selects = near.filter(|service| {
@@ -52,13 +53,14 @@ fn selecting(pod: &Pod, services: &CachedApi<Service>) -> Vec<NamespacedName> {
     selects.map(|service| NamespacedName::from_meta(service.metadata())).collect()
 }
 
-/// What the Service selects by; `None` for those whose endpoints others make.
+/// The selector of a Service; `None` if its endpoints are not managed by this controller.
 fn selector(service: &Service) -> Option<Selector> {
     let labels = service.spec().selector();
     let selects = !labels.is_empty() && service.spec().type_() != "ExternalName";
     selects.then(|| Selector::from_labels(labels.iter()))
 }
 
+/// Reconciler of the EndpointSlices of Services.
 #[derive(Debug)]
 struct EndpointSlices {
     services: CachedApi<Service>,
@@ -74,7 +76,7 @@ impl Reconcile for EndpointSlices {
         key: &NamespacedName,
         service: Option<Service>,
     ) -> Result<Requeue, Error> {
-        let Some(service) = service else { return Ok(Requeue::OnChange) }; // the collector's matter
+        let Some(service) = service else { return Ok(Requeue::OnChange) }; // left to the garbage collector
         let pods = self.pods.in_namespace(&key.namespace);
         let near = self.slices.in_namespace(&key.namespace).into_iter();
         let own = near.filter(|slice| {
@@ -86,8 +88,8 @@ impl Reconcile for EndpointSlices {
     }
 }
 
-/// What must change so that the slices name the pods. Slices that fit stay as they
-/// are; the others are filled anew.
+/// Computes how to change a Service's slices. Slices with the right content stay; the others are
+/// rewritten.
 fn plan(service: &Service, pods: &[Pod], own: Vec<EndpointSlice>) -> Vec<Step<Action>> {
     let step = |rule| move |act| Step { action: act, cause: service.write_cause(rule) };
     let Some(selector) = selector(service).filter(|_| !service.is_terminating()) else {
@@ -105,7 +107,7 @@ fn plan(service: &Service, pods: &[Pod], own: Vec<EndpointSlice>) -> Vec<Step<Ac
         for part in chunks(&endpoints) {
             let wanted = slice(service, &ports, part);
             let same = |own: &EndpointSlice| {
-                // item by item: an empty list may come back as none at all
+                // item by item: an empty list may be returned as an absent one
                 own.endpoints().iter().eq(wanted.endpoints().iter())
                     && own.ports().iter().eq(wanted.ports().iter())
                     && own.address_type() == wanted.address_type()
@@ -135,9 +137,10 @@ fn chunks(endpoints: &[Endpoint]) -> Vec<&[Endpoint]> {
     }
 }
 
+/// Endpoints whose pods have the same port numbers.
 type Group = (List<EndpointPort>, Vec<Endpoint>);
 
-/// The endpoints, by the numbers that the Service's ports have in their pods.
+/// Groups the endpoints by the port numbers of their pods.
 fn grouped<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut pods: Vec<&Pod> = pods.filter(|pod| should_be_in_endpoints(service, pod)).collect();
@@ -156,9 +159,9 @@ fn grouped<'a>(service: &Service, pods: impl Iterator<Item = &'a Pod>) -> Vec<Gr
     groups
 }
 
-/// Whether the pod can be reached at all: it has an address of the Service's family and has not
-/// ended. A node says what address a pod has; one that cannot be an endpoint counts as none, so
-/// that the Service's other pods stay reachable.
+/// Whether the pod belongs into the endpoints: it has not finished and has an IP of the Service's
+/// family. The kubelet reports the IP; an invalid one counts as none, so that the Service's other
+/// pods stay reachable.
 fn should_be_in_endpoints(service: &Service, pod: &Pod) -> bool {
     let ip = pod.status().pod_ip();
     ip.contains(':') == (family(service) == "IPv6")
@@ -170,7 +173,8 @@ fn family(service: &Service) -> &str {
     service.spec().ip_families().iter().next().unwrap_or("IPv4")
 }
 
-/// The Service's ports as numbers of this pod; `None` if it lacks a named one.
+/// The Service's ports with the pod's port numbers. A named port that the pod lacks is left out;
+/// `None` if none is left and the Service is not headless.
 fn ports(service: &Service, pod: &Pod) -> Option<List<EndpointPort>> {
     let (mut found, named) = (Vec::new(), named_ports(pod));
     for port in service.spec().ports().iter() {
@@ -190,7 +194,7 @@ fn ports(service: &Service, pod: &Pod) -> Option<List<EndpointPort>> {
     (!found.is_empty() || headless).then(|| found.into_iter().collect())
 }
 
-/// The numbers of a pod's ports by name and protocol.
+/// The port numbers of a pod by name and protocol.
 type NamedPorts<'a> = HashMap<(&'a str, &'a str), i32>;
 
 fn named_ports(pod: &Pod) -> NamedPorts<'_> {
@@ -203,7 +207,7 @@ fn named_ports(pod: &Pod) -> NamedPorts<'_> {
     named
 }
 
-/// The number that a Service's port means in a pod.
+/// The port number of a Service port in a pod.
 fn target(port: &ServicePort, named: &NamedPorts<'_>) -> Option<i32> {
     match port.target_port() {
         IntOrString::Int(0) => Some(port.port()),

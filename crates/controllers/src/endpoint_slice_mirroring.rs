@@ -1,4 +1,5 @@
-//! Mirrors Endpoints that people make into EndpointSlices: those are what proxies read.
+//! Mirrors Endpoints of Services without a selector into EndpointSlices, which are what kube-proxy
+//! reads.
 
 use std::net::IpAddr;
 
@@ -18,9 +19,9 @@ use crate::{
 
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// One that elects leaders names nobody to be reached.
+/// Annotation of Endpoints that are used for leader election and contain no addresses.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// What slices do not take over.
+/// Annotations that are not copied to slices.
 const OWN: [&str; 2] = [
     "endpoints.kubernetes.io/last-change-trigger-time",
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -45,6 +46,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of Endpoints that are mirrored.
 #[derive(Debug)]
 struct Mirror {
     services: CachedApi<Service>,
@@ -105,7 +107,8 @@ impl Mirror {
     }
 }
 
-/// One slice for each set of ports and family of addresses.
+/// The desired slices, one for each combination of ports and address family, and how many addresses
+/// were invalid or skipped.
 #[derive(Debug, Default)]
 struct DesiredSlices {
     slices: Vec<EndpointSlice>,

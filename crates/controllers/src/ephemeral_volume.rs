@@ -1,4 +1,4 @@
-//! Makes the claims of volumes that live as long as their pod.
+//! Ephemeral volume controller: creates the PersistentVolumeClaims of generic ephemeral volumes.
 
 use api::core::{PersistentVolumeClaim, Pod, Volume};
 use client::Error;
@@ -19,6 +19,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         .start();
 }
 
+/// Reconciler of pods with generic ephemeral volumes.
 #[derive(Debug)]
 struct Ephemeral {
     claims: CachedApi<PersistentVolumeClaim>,
@@ -65,7 +66,7 @@ impl Ephemeral {
     }
 }
 
-/// The claim of a volume, if it is one that lives as long as its pod.
+/// The claim of a generic ephemeral volume; `None` for other volumes.
 fn new_claim(pod: &Pod, volume: &Volume) -> Option<PersistentVolumeClaim> {
     let template = volume.volume_source().ephemeral()?.volume_claim_template()?;
     let metadata = ObjectMeta::new()

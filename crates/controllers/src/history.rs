@@ -1,4 +1,4 @@
-//! What templates a workload has had: a ControllerRevision for each, numbered. `kubectl
+//! The template history of a workload: a numbered ControllerRevision for each template. `kubectl
 //! rollout history` lists them, `kubectl rollout undo` applies one as a patch.
 
 use std::collections::HashSet;
@@ -11,10 +11,11 @@ use schema::Kind;
 
 use crate::template::encode_sum;
 
-/// On pods and DaemonSets' revisions: the hash of the template they are of.
+/// Label of pods, and of a DaemonSet's revisions, that identifies the template: the template's hash
+/// for a DaemonSet, the name of the revision for a StatefulSet.
 pub(crate) const HASH: &str = "controller-revision-hash";
 
-/// The patch that makes a workload have this template again.
+/// The patch that restores this template.
 pub(crate) fn patch(template: &PodTemplateSpec) -> Value {
     let mut replaced = template.tree().clone();
     replaced["$patch"] = "replace".into();
@@ -23,16 +24,17 @@ pub(crate) fn patch(template: &PodTemplateSpec) -> Value {
     patch
 }
 
-/// The revisions of an owner, sorted by what its template is now.
+/// The revisions of a workload, split into those of its current template and older ones.
 #[derive(Debug, Default)]
 pub(crate) struct RevisionHistory {
-    /// Those that say what the template says. More than one: they are duplicates.
+    /// Revisions that equal the current template; if there are several, they are duplicates.
     pub(crate) current: Vec<ControllerRevision>,
-    /// The others, the oldest first.
+    /// Other revisions, the oldest first.
     pub(crate) old: Vec<ControllerRevision>,
 }
 
 impl RevisionHistory {
+    /// Sorts the revisions and compares each with the current template's patch.
     pub(crate) fn new(mut revisions: Vec<ControllerRevision>, patch: &Value) -> Self {
         revisions.sort_by_key(|revision| {
             let meta = revision.metadata();
@@ -45,12 +47,12 @@ impl RevisionHistory {
         Self { current, old }
     }
 
-    /// The number that the current revision shall have.
+    /// The number of the current revision.
     pub(crate) fn number(&self) -> i64 {
         self.old.last().map_or(0, ControllerRevision::revision).saturating_add(1)
     }
 
-    /// The old ones that are too many, but for those in use.
+    /// Old revisions beyond the history limit, except those in use.
     pub(crate) fn outdated(
         &self,
         limit: i32,
@@ -63,7 +65,7 @@ impl RevisionHistory {
     }
 }
 
-/// A revision of `owner`, with this hash.
+/// Builds a revision of `owner` with this hash.
 pub(crate) fn revision<O: Kind>(
     owner: &O,
     labels: &object::Map<String>,
@@ -81,8 +83,8 @@ pub(crate) fn revision<O: Kind>(
     ControllerRevision::new().with_metadata(metadata).with_data(patch).with_revision(number)
 }
 
-/// Writes a revision down; `false` where its name is taken by another one, so that the next
-/// try must have another name.
+/// Creates a revision. Returns `false` if its name is taken by a different revision; the next
+/// attempt must use another name.
 pub(crate) async fn create_revision(
     revisions: &CachedApi<ControllerRevision>,
     revision: ControllerRevision,
@@ -94,7 +96,7 @@ pub(crate) async fn create_revision(
             let other = revisions.api().get(&key).await?;
             let ours = same(other.data(), &data);
             if ours {
-                revisions.cache().observe_write(&other); // we made it, and have not seen it yet
+                revisions.cache().observe_write(&other); // created by us, not yet in the cache
             }
             Ok(ours)
         }
@@ -103,15 +105,14 @@ pub(crate) async fn create_revision(
     }
 }
 
-/// The hash of what a revision says.
+/// The hash of a revision's patch.
 pub(crate) fn hash(patch: &Value, collisions: Option<i32>) -> Text {
     let mut bytes = object::to_json(&plain(patch));
     bytes.extend(collisions.map(|n| n.to_string()).unwrap_or_default().bytes());
     encode_sum(&bytes)
 }
 
-/// Whether two patches say the same: a field that is null is as one that is absent, and so
-/// is a list without items.
+/// Whether two patches are equal, where null fields and empty lists count as absent.
 pub(crate) fn same(a: &Value, b: &Value) -> bool {
     plain(a) == plain(b)
 }

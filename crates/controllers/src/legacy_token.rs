@@ -1,5 +1,5 @@
-//! Tokens in Secrets that were made for service accounts long ago and are no longer used:
-//! first they are marked, a year later they go.
+//! Cleans up legacy service account tokens: Secrets of auto-generated tokens that have not been
+//! used for a year are labelled as invalid, and deleted a year later.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ const TRACKING: (&str, &str) =
     ("kube-system", "kube-apiserver-legacy-service-account-token-tracking");
 const USED: &str = "kubernetes.io/legacy-token-last-used";
 const INVALID: &str = "kubernetes.io/legacy-token-invalid-since";
-/// How long a token may be unused, in seconds.
+/// How long a token may be unused, in seconds; also how long an invalid one is kept.
 const UNUSED: i64 = 365 * 24 * 3600;
 const PERIOD: Duration = Duration::from_hours(24);
 
@@ -32,6 +32,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of the Secrets of legacy tokens.
 #[derive(Debug)]
 struct Cleaner {
     secrets: CachedApi<Secret>,
@@ -41,11 +42,11 @@ struct Cleaner {
     clock: Arc<dyn Clock>,
 }
 
-/// What becomes of a token.
+/// What to do with a token.
 #[derive(Debug, PartialEq, Eq)]
 enum TokenAction {
     Stays,
-    /// It is of no use from this day on.
+    /// Label the token as invalid since this date.
     Marked(String),
     Goes,
 }
@@ -85,7 +86,8 @@ impl Reconcile for Cleaner {
 }
 
 impl Cleaner {
-    /// Whether it was made for its account by a controller, and no pod mounts it.
+    /// Whether the Secret is an auto-generated token that its service account lists and no pod
+    /// mounts.
     fn is_automatic(&self, secret: &Secret) -> bool {
         let meta = secret.metadata();
         if secret.type_() != "kubernetes.io/service-account-token" {
@@ -121,7 +123,7 @@ fn token_action(secret: &Secret, now: i64) -> TokenAction {
     }
 }
 
-/// The beginning of a day: `2026-01-02`.
+/// Parses a date such as `2026-01-02`; returns its start.
 fn day(text: &str) -> Option<i64> {
     Time::parse_seconds(&format!("{text}T00:00:00Z"))
 }

@@ -1,6 +1,6 @@
-//! The controller manager: one file or folder per controller, all of one shape:
-//! `start` → struct → `reconcile` → `plan` → tests. To add one, add its file and a
-//! line in `CONTROLLERS`.
+//! The controllers of the controller manager, one file or directory each. All have the same shape:
+//! `start` → struct → `reconcile` → `plan` → tests. To add a controller, add its file and a line in
+//! `CONTROLLERS`.
 
 mod account;
 mod autoscaler;
@@ -50,29 +50,31 @@ use runtime::Context;
 
 pub use self::{account::service_account_client, certificates::SigningConfig};
 
-/// What controllers must know that is not in the API.
+/// Settings of the controllers that are not stored in the API: flags, signing keys and the clock.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which controllers run, as `--controllers` says: `*`, `name`, `-name`.
+    /// Which controllers run, in the syntax of `--controllers`: `*`, `name`, `-name`.
     pub controllers: Vec<String>,
-    /// Where the addresses of pods come from; empty: nodes get no ranges.
+    /// CIDR that node podCIDRs are allocated from; empty: nodes get no podCIDR.
     pub cluster_cidr: String,
     pub node_cidr_mask: u8,
-    /// Not to be given to pods.
+    /// CIDR of Service IPs, which is never allocated to nodes.
     pub service_cidr: String,
-    /// The certificates that pods trust the API server by; empty: not published.
+    /// CA bundle (PEM) with which pods verify the API server; empty: it is not published.
     pub root_ca: String,
-    /// Without a sign of life for that long, a node's state is unknown.
+    /// Node monitor grace period: a node without a heartbeat for this long gets the status Unknown.
     pub node_monitor_grace: Duration,
-    /// More addresses of a subset of Endpoints are not mirrored.
+    /// Maximum number of addresses that are mirrored for each subset of an Endpoints object.
     pub mirrored_endpoints_per_subset: usize,
-    /// More pods than this that have ended are deleted; 0: none.
+    /// Maximum number of finished pods, beyond which the oldest are deleted; 0: no limit.
     pub terminated_pod_threshold: usize,
-    /// How often the metrics of autoscalers are looked at.
+    /// How often autoscalers evaluate their metrics.
     pub autoscaler_period: Duration,
-    /// Who signs certificates that are asked for; without it, nobody here does.
+    /// CA that signs approved CertificateSigningRequests; without it the signing controller does
+    /// not run.
     pub signing: Option<SigningConfig>,
-    /// Who signs tokens that live in Secrets; without it, nobody here does.
+    /// Key that signs the tokens in service account token Secrets; without it that controller does
+    /// not run.
     pub token_signer: Option<Arc<pki::TokenSigner>>,
     pub clock: Arc<dyn Clock>,
 }
@@ -96,17 +98,17 @@ impl Default for Config {
     }
 }
 
-/// One controller, by the names that upstream has for it.
+/// A controller: its names, its service account and its start function. The names are upstream's.
 #[derive(Clone, Copy, Debug)]
 pub struct ControllerDescriptor {
-    /// What `--controllers` calls it.
+    /// Name in `--controllers`.
     pub name: &'static str,
-    /// What it was called before; empty: nothing else.
+    /// Deprecated name, which `--controllers` also accepts; empty: none.
     pub alias: &'static str,
-    /// The service account in kube-system that it writes as; empty: it has none, and
-    /// writes as the manager itself.
+    /// Service account in kube-system whose identity the controller's writes have; empty: the
+    /// controller writes as the manager itself.
     pub account: &'static str,
-    /// Whether `*` means it too.
+    /// Whether `*` includes the controller.
     pub enabled_by_default: bool,
     start: fn(&Context, &Config),
 }
@@ -120,12 +122,12 @@ const fn entry(
     ControllerDescriptor { name, alias, account, enabled_by_default: true, start }
 }
 
-/// One that runs only where it is named.
+/// Marks a controller that runs only if `--controllers` names it.
 const fn disabled_by_default(entry: ControllerDescriptor) -> ControllerDescriptor {
     ControllerDescriptor { enabled_by_default: false, ..entry }
 }
 
-/// All there are.
+/// All controllers.
 #[rustfmt::skip]
 pub const CONTROLLERS: &[ControllerDescriptor] = &[
     entry("serviceaccount-token-controller", "serviceaccount-token", "", service_account_token::start),
@@ -172,8 +174,8 @@ pub const CONTROLLERS: &[ControllerDescriptor] = &[
     entry("garbage-collector-controller", "garbagecollector", "generic-garbage-collector", garbage::start),
 ];
 
-/// Starts every controller that `config` asks for, each writing as its own account:
-/// `identity` gives the client of `system:serviceaccount:kube-system:ACCOUNT`.
+/// Starts every controller that `config` enables. Each writes as its own service account:
+/// `identity` returns the client of `system:serviceaccount:kube-system:ACCOUNT`.
 pub fn start(cx: &Context, config: &Config, identity: &dyn Fn(&str) -> Client) {
     for entry in CONTROLLERS.iter().filter(|entry| config.runs(entry)) {
         let own = match entry.account {
@@ -184,7 +186,7 @@ pub fn start(cx: &Context, config: &Config, identity: &dyn Fn(&str) -> Client) {
     }
 }
 
-/// Checks a word of `--controllers`: `*`, or the name of a controller, perhaps after `-`.
+/// Validates one item of `--controllers`: `*`, or the name of a controller, optionally after `-`.
 pub fn check_controller_name(word: &str) -> Result<(), String> {
     let name = word.strip_prefix('-').unwrap_or(word);
     if word == "*" || CONTROLLERS.iter().any(|entry| entry.is(name)) {

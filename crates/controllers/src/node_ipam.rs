@@ -1,4 +1,4 @@
-//! Gives every node a range of the cluster's addresses for its pods.
+//! Node IPAM controller: allocates a podCIDR to every node from the cluster CIDR.
 
 use std::{
     collections::HashSet,
@@ -32,15 +32,16 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         next_candidate: Mutex::default(),
         events: EventRecorder::start(cx, "cidrAllocator", ""),
     };
-    // One at a time: what one takes, the next must see.
+    // One worker: each allocation must see the previous one.
     Controller::new("nodeipam", cx, ipam).queue_named("cidrallocator_node").workers(1).start();
 }
 
+/// Reconciler of nodes without a podCIDR.
 #[derive(Debug)]
 struct NodeIpam {
     nodes: CachedApi<Node>,
     ranges: CidrSet,
-    /// Where to look first: a range that was given back is not given again at once.
+    /// Index of the subnet to try first, so that a released podCIDR is not reused at once.
     next_candidate: Mutex<u32>,
     events: EventRecorder,
 }
@@ -71,13 +72,13 @@ impl Reconcile for NodeIpam {
     }
 }
 
-/// The parts of an IPv4 range.
+/// The subnets of an IPv4 CIDR.
 #[derive(Debug)]
 struct CidrSet {
     first: u32,
     count: u32,
     mask: u8,
-    /// First and last address that are not for pods.
+    /// First and last address of a range that is not allocated.
     reserved: Option<(u32, u32)>,
 }
 
@@ -92,7 +93,7 @@ impl CidrSet {
         Some(Self { first, count, mask, reserved })
     }
 
-    /// The first that is not taken, looking from `begin` on.
+    /// The first free subnet, starting at index `begin`.
     fn free(&self, taken: &HashSet<String>, begin: u32) -> Option<(u32, String)> {
         let all = (0..self.count).map(|step| (begin % self.count + step) % self.count);
         let mut free = all.filter_map(|at| {
@@ -107,7 +108,7 @@ impl CidrSet {
     }
 }
 
-/// First and last address, and the length of the prefix.
+/// Parses a CIDR into first address, last address and prefix length.
 fn parse(cidr: &str) -> Option<(u32, u32, u8)> {
     let (ip, mask) = cidr.split_once('/')?;
     let (ip, mask) = (ip.parse().ok()?, mask.parse::<u8>().ok().filter(|mask| *mask <= 32)?);

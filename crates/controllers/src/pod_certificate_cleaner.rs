@@ -1,4 +1,4 @@
-//! Removes the certificate requests of pods: whoever asked has the answer by then.
+//! Deletes old PodCertificateRequests; the kubelet has read the certificate by then.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use schema::Kind;
 
 use crate::Config;
 
-/// How long a request may stay, in seconds.
+/// How long a request is kept, in seconds.
 const STAYS: i64 = 15 * 60;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -18,6 +18,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     Controller::new("podcertificaterequest-cleaner", cx, cleaner).start();
 }
 
+/// Reconciler of PodCertificateRequests.
 #[derive(Debug)]
 struct Cleaner {
     requests: CachedApi<PodCertificateRequest>,
@@ -45,7 +46,7 @@ impl Reconcile for Cleaner {
     }
 }
 
-/// The seconds that a request made at that moment may stay.
+/// The seconds that a request with this creation time is still kept.
 fn left(made: &str, now: i64) -> i64 {
     seconds_left(Time::parse_seconds(made).unwrap_or(now), STAYS, now)
 }

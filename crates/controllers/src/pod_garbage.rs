@@ -1,5 +1,5 @@
-//! Deletes pods that nobody will ever end: their node is gone, or they never had one. And
-//! the oldest of those that have ended, when there are too many.
+//! Pod garbage collector: deletes pods whose node is gone, terminating pods that were never
+//! scheduled, and the oldest finished pods if there are too many.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use tracing::warn;
 use crate::Config;
 
 const PERIOD: Duration = Duration::from_secs(20);
-/// How long to wait for a node to appear, in seconds.
+/// How long to wait for a missing node to appear, in seconds.
 const QUARANTINE: i64 = 40;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
@@ -51,15 +51,17 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// State of the pod garbage collector.
 #[derive(Debug)]
 struct PodGc {
     pods: CachedApi<Pod>,
     nodes: CachedApi<Node>,
-    /// Nodes that pods name and nobody knows, since when.
+    /// Nodes that pods name and that do not exist, and since when.
     missing: Mutex<HashMap<Text, i64>>,
     clock: Arc<dyn Clock>,
 }
 
+/// Reconciler of pods.
 #[derive(Debug)]
 struct PodGcReconciler(Arc<PodGc>);
 
@@ -77,11 +79,12 @@ impl Reconcile for PodGcReconciler {
     }
 }
 
+/// What to do with a pod.
 #[derive(Debug, PartialEq)]
 enum PodGcDecision {
     Keep,
     Delete(&'static str),
-    /// Its node is not there, or not yet.
+    /// Its node does not exist, or not yet.
     Orphan,
 }
 
@@ -131,7 +134,8 @@ impl PodGc {
         self.fail_and_delete(pod, Some(condition), "its node is gone").await
     }
 
-    /// Says that the pod has failed, if it has not ended, and deletes it at once.
+    /// Sets the phase Failed if the pod has not finished, and deletes the pod without a grace
+    /// period.
     async fn fail_and_delete(
         &self,
         pod: &Pod,
@@ -147,7 +151,7 @@ impl PodGc {
             if let Some(condition) = condition {
                 failed["status"]["conditions"] = [condition.tree().clone()].into_iter().collect();
             }
-            // its role lets it patch, and not update
+            // the controller's role permits patch, not update
             let key = NamespacedName::from_meta(pod.metadata());
             pod = match pods.patch_status(&key, &Patch::Strategic(failed)).await {
                 Err(error) if error.is_not_found() => return Ok(Requeue::OnChange),
@@ -171,7 +175,7 @@ impl PodGc {
     }
 }
 
-/// The ended pods that are too many: evicted ones first, then the oldest.
+/// The finished pods to delete: evicted ones first, then the oldest.
 fn surplus(pods: Vec<Pod>, most: usize) -> Vec<Pod> {
     let mut ended: Vec<Pod> = pods.into_iter().filter(Pod::is_finished).collect();
     let many = ended.len().saturating_sub(most);

@@ -1,5 +1,5 @@
-//! Pods as workloads make and end them: with an event for each, and not all at once
-//! when the first fails.
+//! Creates and deletes the pods of workload controllers: records an event for each, and starts
+//! slowly, so that a failure does not repeat for all.
 
 use api::core::Pod;
 use client::Error;
@@ -8,7 +8,7 @@ use object::{Text, WriteCause};
 use runtime::{CachedApi, Context, EventRecorder};
 use schema::Kind;
 
-/// The pods, and the voice of who makes them.
+/// API of the pods, and the event recorder of the controller.
 #[derive(Debug)]
 pub(crate) struct PodControl {
     pub(crate) objects: CachedApi<Pod>,
@@ -16,12 +16,12 @@ pub(crate) struct PodControl {
 }
 
 impl PodControl {
-    /// Tells as `component`.
+    /// Records events as `component`.
     pub(crate) fn new(cx: &Context, component: &str) -> Self {
         Self { objects: cx.cached_api(), events: EventRecorder::start(cx, component, "") }
     }
 
-    /// Makes a pod. A namespace that is going away needs none.
+    /// Creates a pod; `None` if its namespace is terminating.
     pub(crate) async fn create<O: Kind>(
         &self,
         owner: &O,
@@ -42,6 +42,7 @@ impl PodControl {
         }
     }
 
+    /// Deletes a pod.
     pub(crate) async fn delete<O: Kind>(
         &self,
         owner: &O,
@@ -61,7 +62,7 @@ impl PodControl {
         }
     }
 
-    /// Deletes all, and tells the first failure.
+    /// Deletes all pods, and returns the first error.
     pub(crate) async fn delete_all<O: Kind>(
         &self,
         owner: &O,
@@ -72,7 +73,7 @@ impl PodControl {
     }
 }
 
-/// Does one, then two, then four…: if the first fails, the others are not tried.
+/// Runs `act` in batches of one, two, four…; stops after a batch with an error.
 pub(crate) async fn slow_start_batch<T, R, F: Future<Output = Result<R, Error>>>(
     items: Vec<T>,
     mut act: impl FnMut(T) -> F,
@@ -88,7 +89,7 @@ pub(crate) async fn slow_start_batch<T, R, F: Future<Output = Result<R, Error>>>
     }
 }
 
-/// In the order in which workloads prefer them: placed ones first, the oldest first.
+/// Sort key for the pods to keep: scheduled ones first, then the oldest.
 pub(crate) fn preference_order(pod: &Pod) -> (bool, Text, Text) {
     let meta = pod.metadata();
     (!pod.is_scheduled(), meta.creation_timestamp().into(), meta.name().into())

@@ -1,5 +1,5 @@
-//! Keeps claims, volumes and attribute classes that are in use: a finalizer on each, which
-//! goes when the object is deleted and nobody uses it any more.
+//! Protection controllers for PersistentVolumeClaims, PersistentVolumes and
+//! VolumeAttributesClasses: a finalizer keeps each object until it is deleted and no longer in use.
 
 use api::{
     core::{PersistentVolume, PersistentVolumeClaim, Pod, Volume},
@@ -12,7 +12,7 @@ use schema::Kind;
 
 use crate::Config;
 
-/// The name of the index of pods by the claims they name.
+/// Name of the index of pods by the claims they use.
 pub(crate) const CLAIM_INDEX: &str = "claims";
 
 pub(crate) fn start_claims(cx: &Context, _: &Config) {
@@ -41,15 +41,15 @@ pub(crate) fn start_classes(cx: &Context, _: &Config) {
         .start();
 }
 
-/// Lets pods be found by the claims they name: `namespace/name`.
+/// Adds the index of pods by the claims they use: `namespace/name`.
 pub(crate) fn index_claims(pods: &CachedApi<Pod>) {
     pods.cache().add_index(CLAIM_INDEX, |pod| {
         claim_keys(pod).map(|key| Text::from(key.to_string())).collect()
     });
 }
 
-/// The claim that a pod's volume is of. A volume that lives as long as its pod has one of
-/// the pod's name.
+/// The claim of a pod's volume. The claim of a generic ephemeral volume is named after the pod and
+/// the volume.
 pub(crate) fn claim_of(pod: &Pod, volume: &Volume) -> Option<Text> {
     let source = volume.volume_source();
     if let Some(claim) = source.persistent_volume_claim() {
@@ -69,6 +69,7 @@ fn key(name: &str) -> NamespacedName {
     NamespacedName::new("", name)
 }
 
+/// Reconciler of PersistentVolumeClaims.
 #[derive(Debug)]
 struct Claims {
     claims: CachedApi<PersistentVolumeClaim>,
@@ -90,7 +91,8 @@ impl Reconcile for Claims {
 }
 
 impl Claims {
-    /// What the cache does not know the server may: a pod can be new.
+    /// Whether a pod uses the claim, by the cache or else by the API server: a new pod may not be
+    /// in the cache.
     async fn is_used(
         &self,
         key: &NamespacedName,
@@ -115,7 +117,7 @@ impl Claims {
     }
 }
 
-/// Whether a pod that a node has been told of uses the claim.
+/// Whether a scheduled pod uses the claim.
 fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let name = claim.metadata().name();
     let owns = || {
@@ -130,6 +132,7 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
         })
 }
 
+/// Reconciler of PersistentVolumes.
 #[derive(Debug)]
 struct Volumes {
     volumes: CachedApi<PersistentVolume>,
@@ -149,6 +152,7 @@ impl Reconcile for Volumes {
     }
 }
 
+/// Reconciler of VolumeAttributesClasses.
 #[derive(Debug)]
 struct Classes {
     classes: CachedApi<VolumeAttributesClass>,
@@ -174,7 +178,7 @@ impl Reconcile for Classes {
     }
 }
 
-/// The attribute classes that a claim has, had or shall have.
+/// The VolumeAttributesClasses of a claim: requested, current and target.
 fn class_names(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
     let status = claim.status();
     let target = status.modify_volume_status();
@@ -186,7 +190,7 @@ fn class_names(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
     names.into_iter().flatten().filter(|name| !name.is_empty())
 }
 
-/// A kind whose metadata can be changed.
+/// A kind whose metadata can be modified.
 pub(crate) trait MetadataMut: Kind {
     fn meta_mut(&mut self) -> &mut object::ObjectMeta;
 }
@@ -209,7 +213,7 @@ impl MetadataMut for VolumeAttributesClass {
     }
 }
 
-/// Adds the finalizer to what lives, takes it off what goes and is not used.
+/// Adds the finalizer, or removes it from a terminating object that is not in use.
 async fn protect<K: MetadataMut>(
     objects: &CachedApi<K>,
     mut object: K,
@@ -230,7 +234,7 @@ async fn protect<K: MetadataMut>(
     Ok(Requeue::OnChange)
 }
 
-/// The finalizers as they should be, if they are others.
+/// The finalizers that the object should have; `None` if it has them.
 fn finalizers<K: Kind>(object: &K, own: &str, used: bool) -> Option<List<String>> {
     let known = object.meta().finalizers();
     let has = known.iter().any(|one| one == own);

@@ -1,4 +1,4 @@
-//! Keeps `spec.replicas` pods alive for every ReplicaSet and ReplicationController.
+//! ReplicaSet and ReplicationController controllers: keep `spec.replicas` pods running.
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
@@ -24,14 +24,14 @@ use crate::{
     template,
 };
 
-/// More at a time would only make failures more.
+/// Maximum number of pods that one reconcile creates or deletes.
 const BURST_REPLICAS: usize = 500;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     start_of::<ReplicaSet>("replicaset", "replicaset-controller", cx, config);
 }
 
-/// The same for the older kind.
+/// Starts the ReplicationController controller.
 pub(crate) fn start_replication(cx: &Context, config: &Config) {
     start_of::<ReplicationController>("replication", "replication-controller", cx, config);
 }
@@ -55,12 +55,12 @@ fn start_of<S: ReplicaWorkload>(
         .start();
 }
 
-/// A kind that wants a number of equal pods.
+/// A kind that has a number of identical pods.
 trait ReplicaWorkload: HasSelector {
     fn replicas(&self) -> i32;
     fn min_ready_seconds(&self) -> i32;
     fn template(&self) -> &PodTemplateSpec;
-    /// The fields of both kinds have the same names.
+    /// The status, as that of a ReplicaSet: the fields of both kinds have the same names.
     fn status(&self) -> &ReplicaSetStatus;
     fn with_status(self, status: ReplicaSetStatus) -> Self;
 }
@@ -110,6 +110,7 @@ impl ReplicaWorkload for ReplicationController {
     }
 }
 
+/// Reconciler of ReplicaSets or ReplicationControllers.
 #[derive(Debug)]
 struct ReplicaSets<S> {
     sets: CachedApi<S>,
@@ -121,7 +122,7 @@ impl<S: ReplicaWorkload> Reconcile for ReplicaSets<S> {
     type Kind = S;
 
     async fn reconcile(&self, _: &NamespacedName, set: Option<S>) -> Result<Requeue, Error> {
-        let Some(set) = set else { return Ok(Requeue::OnChange) }; // its pods are the collector's
+        let Some(set) = set else { return Ok(Requeue::OnChange) }; // the garbage collector deletes its pods
         let pods = claim_owned(&set, &self.sets, &self.pods.objects).await?;
         let near = self.related_pods_per_node(&set);
         let now = self.clock.now();
@@ -149,7 +150,7 @@ impl<S: ReplicaWorkload> Reconcile for ReplicaSets<S> {
 }
 
 impl<S: ReplicaWorkload> ReplicaSets<S> {
-    /// How many active pods of the same Deployment each node has.
+    /// The number of active pods of the same Deployment on each node.
     fn related_pods_per_node(&self, set: &S) -> HashMap<String, usize> {
         let siblings = match set.meta().controller_ref() {
             Some(owner) => self.sets.cache().controlled_by(owner.uid()),
@@ -164,13 +165,14 @@ impl<S: ReplicaWorkload> ReplicaSets<S> {
     }
 }
 
+/// A step of the plan.
 #[derive(Debug, PartialEq)]
 enum Action {
     Create(Pod),
     Delete(Pod),
 }
 
-/// Decides what to do. Pure, so its tests need no cluster.
+/// Computes the steps. Pure, so its tests need no cluster.
 fn plan<S: ReplicaWorkload>(
     set: &S,
     pods: &[Pod],
@@ -195,11 +197,13 @@ fn plan<S: ReplicaWorkload>(
     creates.chain(deletes).collect()
 }
 
+/// Sort key for scale-down.
 type DeletionRank =
     (bool, u8, bool, i32, Reverse<usize>, u32, Reverse<i32>, Reverse<String>, String);
 
-/// The least is deleted first: not placed, not running, not ready, cheap to delete, with
-/// many of its kind on the node, ready for a short time, restarted often, young.
+/// Sort key for scale-down; the pod with the smallest key is deleted first. In order: unscheduled
+/// before scheduled, pending before running, not ready before ready, lower `pod-deletion-cost`,
+/// more sibling pods on the node, ready for a shorter time, more restarts, newer.
 fn deletion_rank(pod: &Pod, near: &HashMap<String, usize>, now: i64) -> DeletionRank {
     let phase = match pod.status().phase() {
         "Pending" => 0,
@@ -211,7 +215,7 @@ fn deletion_rank(pod: &Pod, near: &HashMap<String, usize>, now: i64) -> Deletion
     let crowd = near.get(pod.spec().node_name()).copied().unwrap_or_default();
     let since = pod.status().condition("Ready").filter(|_| pod.is_ready());
     let since = since.and_then(|ready| Time::parse_seconds(ready.last_transition_time()));
-    // In powers of two, so that chance decides among pods of about the same age.
+    // Logarithmic, so that among pods ready for about the same time the later criteria decide.
     let ready_for = since.map_or(0, |since| now - since).max(0).checked_ilog2().unwrap_or(0);
     let restarts =
         pod.status().container_statuses().iter().map(ContainerStatus::restart_count).max();
@@ -263,7 +267,7 @@ fn status<S: ReplicaWorkload>(
     status
 }
 
-/// Pods become available by time alone.
+/// When to reconcile again: when the next ready pod becomes available.
 fn next<S: ReplicaWorkload>(set: &S, pods: &[Pod], now: i64) -> Requeue {
     let wait = i64::from(set.min_ready_seconds());
     let left = |ready: &PodCondition| {

@@ -1,5 +1,5 @@
-//! Makes the claims that pods want by templates, reserves those of pods that were placed by
-//! others than the scheduler, and lets go of what no pod uses any more.
+//! ResourceClaim controller: creates claims from templates for pods, reserves claims for pods that
+//! were not bound by the scheduler, and releases claims that no pod uses.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,18 @@ use schema::Kind;
 
 use crate::Config;
 
-/// Says which claim of its pod a claim was made for.
+/// Annotation with the name of the pod's claim that a ResourceClaim was created for.
 const ANNOTATION: &str = "resource.kubernetes.io/pod-claim-name";
-/// Kept on claims while they are allocated.
+/// Finalizer of allocated claims.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 const MANAGER: &str = "ResourceClaimController";
-/// A name has room for a hyphen and five letters more.
+/// Maximum length of `generateName`; the API server appends five characters.
 const LONGEST_BASE: usize = 57;
-/// So many may share a claim.
+/// Maximum number of consumers of a claim.
 const RESERVED_FOR_MAX_SIZE: usize = 256;
-/// Pods by the templates that they name, and by the claims that they use.
+/// Index of pods by the templates that they name.
 const TEMPLATES: &str = "claim templates";
+/// Index of pods by the claims that they use.
 const USED: &str = "resource claims";
 
 pub(crate) fn start(cx: &Context, _: &Config) {
@@ -75,8 +76,7 @@ fn named<'a>(pod: &'a Pod, name: impl Fn(&'a PodResourceClaim) -> Option<&'a str
     all.map(|name| format!("{}/{name}", pod.metadata().namespace()).into()).collect()
 }
 
-/// The claim that a pod uses under one of its names; `None`: none was made yet, or none is
-/// needed.
+/// The name of the ResourceClaim of a pod's claim; `None`: it is not created yet, or not needed.
 fn claim_name(pod: &Pod, claim: &PodResourceClaim) -> Option<String> {
     if let Some(name) = claim.resource_claim_name() {
         return Some(name.to_owned());
@@ -90,6 +90,7 @@ fn is_done(pod: &Pod) -> bool {
     pod.is_finished() || (pod.is_terminating() && pod.spec().node_name().is_empty())
 }
 
+/// Reconciler of pods with claims.
 #[derive(Debug)]
 struct PodClaims {
     pods: CachedApi<Pod>,
@@ -135,8 +136,8 @@ impl Reconcile for PodClaims {
 }
 
 impl PodClaims {
-    /// Makes a claim by its template, unless there is one; gives its name if it is new to the
-    /// pod's status.
+    /// Creates a claim from its template, unless it exists. Returns its name if the pod's status
+    /// lacks it.
     async fn create_from_template(
         &self,
         pod: &Pod,
@@ -170,7 +171,7 @@ impl PodClaims {
         Ok(Some(claim.metadata().name().to_owned()))
     }
 
-    /// What the scheduler does for pods that it places.
+    /// Reserves the pod's allocated claims for it, as the scheduler does for pods that it binds.
     async fn reserve(&self, pod: &Pod) -> Result<(), Error> {
         for wanted in pod.spec().resource_claims().iter() {
             let Some(name) = claim_name(pod, wanted) else { continue };
@@ -211,7 +212,7 @@ fn new_claim(
     let (name, claim) = (pod.metadata().name(), wanted.name());
     let mut base = format!("{name}-{claim}-");
     if base.len() > LONGEST_BASE {
-        // Both are cut, each by its part, so that something of both is left.
+        // Both names are shortened proportionally, so that a part of each remains.
         let part = |text: &str| text[..text.len() * LONGEST_BASE / base.len()].to_owned();
         base = format!("{}-{}-", part(name), part(claim));
     }
@@ -226,7 +227,7 @@ fn new_claim(
     ResourceClaim::new().with_metadata(metadata).with_spec(spec.spec().clone())
 }
 
-/// The pod's claims, those that were known and those that are new.
+/// The pod with the statuses of all its claims, known and new, for server-side apply.
 fn statuses(pod: &Pod, made: BTreeMap<String, String>) -> Value {
     let known = pod.status().resource_claim_statuses().iter();
     let mut all: BTreeMap<String, String> = known
@@ -248,6 +249,7 @@ fn statuses(pod: &Pod, made: BTreeMap<String, String>) -> Value {
     object
 }
 
+/// Reconciler of ResourceClaims: releases those that are not in use.
 #[derive(Debug)]
 struct ClaimRelease {
     pods: CachedApi<Pod>,
@@ -301,16 +303,16 @@ impl Reconcile for ClaimRelease {
 }
 
 impl ClaimRelease {
-    /// Whether somebody for whom a claim is reserved can still use it.
+    /// Whether a consumer in `reservedFor` can still use the claim.
     async fn uses(&self, claim: &ResourceClaim, user: &Value) -> Result<bool, Error> {
         let text = |name: &str| user.get(name).as_str().unwrap_or_default();
         if text("resource") != "pods" || !text("apiGroup").is_empty() {
-            return Ok(true); // somebody else knows
+            return Ok(true); // not a pod; other controllers know it
         }
         let key = NamespacedName::new(claim.metadata().namespace(), text("name"));
         let known = match self.pods.get(&key) {
             Some(pod) => Some(pod),
-            // What we have seen may be older than the reservation.
+            // The cache may be older than the reservation.
             None => match self.pods.api().get(&key).await {
                 Err(error) if error.is_not_found() => None,
                 found => Some(found?),
@@ -319,7 +321,7 @@ impl ClaimRelease {
         Ok(known.is_some_and(|pod| pod.metadata().uid() == text("uid") && !is_done(&pod)))
     }
 
-    /// Whether the pod that the claim was made for has ended.
+    /// Whether the pod that the claim was created for has finished.
     fn owner_is_done(&self, claim: &ResourceClaim) -> bool {
         let Some(owner) = claim.metadata().controller_ref().filter(|owner| owner.kind() == "Pod")
         else {

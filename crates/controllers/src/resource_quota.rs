@@ -1,5 +1,5 @@
-//! Counts what each namespace uses of its quotas. Who admits objects counts up at once;
-//! here is what corrects that, and counts down.
+//! ResourceQuota controller: recomputes the usage of each quota. Admission increases usage when an
+//! object is created; this controller corrects it, and decreases it when objects are deleted.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,9 +21,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::Config;
 
-/// Some pods stop counting by time alone.
+/// Interval of the full recount: some pods stop counting as time passes.
 const RESYNC: Duration = Duration::from_mins(5);
-/// How long to wait for the objects of a resource that nobody has asked for yet.
+/// How long to wait for the first list of a resource.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -63,22 +63,23 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     controller.start();
 }
 
+/// Reconciler of ResourceQuotas.
 #[derive(Debug)]
 struct Quotas {
-    /// Its caches are its own: a resource that cannot be listed must not hold others back.
+    /// Separate caches: a resource that cannot be listed must not block other controllers.
     cx: Context,
     quotas: CachedApi<ResourceQuota>,
     pods: CachedApi<Pod>,
     services: CachedApi<Service>,
     claims: CachedApi<PersistentVolumeClaim>,
-    /// Resources that quotas count, by their names, opened when the first one does.
+    /// Caches of other resources that quotas count, by resource name; started when first needed.
     dynamic_caches: Mutex<HashMap<Text, Arc<Cache<DynamicObject>>>>,
     due: Arc<DirtyQuotas>,
     clock: Arc<dyn Clock>,
 }
 
-/// Quotas that have to be counted again: something has gone. What comes is counted by who
-/// admits it, and before it shows in any cache.
+/// Quotas that must be recounted because an object was deleted. Created objects are counted by
+/// admission, before they appear in a cache.
 #[derive(Debug)]
 struct DirtyQuotas {
     quotas: CachedApi<ResourceQuota>,
@@ -91,7 +92,8 @@ impl DirtyQuotas {
         Self { quotas, keys: Mutex::default(), queue: OnceLock::new() }
     }
 
-    /// Marks the quotas that count a resource when an object goes, or `frees` something.
+    /// Marks the quotas that count a resource when one of its objects is deleted, or when an update
+    /// `frees` something.
     fn watch_resource<K: Cacheable>(
         self: &Arc<Self>,
         resource: &str,
@@ -128,7 +130,7 @@ impl DirtyQuotas {
         }
     }
 
-    /// Whether the quota was marked; it is not any longer.
+    /// Whether the quota was marked; removes the mark.
     fn take(&self, key: &NamespacedName) -> bool {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
@@ -175,7 +177,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// The objects of a resource in a namespace; `None`: there is no such resource.
+    /// The objects of a resource in a namespace; `None` if no such resource exists.
     async fn objects(&self, name: &str, namespace: &str) -> Result<Option<Vec<Value>>, Error> {
         Ok(Some(match name {
             "pods" => trees(self.pods.in_namespace(namespace)),
@@ -217,7 +219,7 @@ impl Quotas {
     }
 }
 
-/// Whether a quota says other limits than before, or not all that it should.
+/// Whether the status lacks the limits of the spec, or the usage of one of them.
 fn is_new(quota: &ResourceQuota) -> bool {
     let (spec, status) = (quota.spec(), quota.status());
     !equal(spec.hard(), status.hard())
@@ -231,7 +233,7 @@ fn trees<K: Into<Value>>(all: Vec<K>) -> Vec<Value> {
     all.into_iter().map(K::into).collect()
 }
 
-/// What is used, of what the quota limits.
+/// The status with the current usage of the limited resources.
 fn status(quota: &ResourceQuota, found: &[(&str, Vec<Value>)], now: i64) -> ResourceQuotaStatus {
     let hard = quota.spec().hard();
     let mut used = HashMap::new();
@@ -255,7 +257,7 @@ fn status(quota: &ResourceQuota, found: &[(&str, Vec<Value>)], now: i64) -> Reso
     status
 }
 
-/// Whether two say the same, however the amounts are written.
+/// Whether two statuses are equal, comparing quantities by value.
 fn same(a: &ResourceQuotaStatus, b: &ResourceQuotaStatus) -> bool {
     equal(a.hard(), b.hard()) && equal(a.used(), b.used())
 }

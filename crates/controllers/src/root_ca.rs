@@ -1,5 +1,5 @@
-//! Tells pods by which certificates to trust the API server: a ConfigMap in every
-//! namespace.
+//! Root CA publisher: writes the ConfigMap `kube-root-ca.crt`, with which pods verify the API
+//! server, into every namespace.
 
 use api::core::{ConfigMap, Namespace};
 use client::Error;
@@ -33,6 +33,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of the ConfigMap in each namespace.
 #[derive(Debug)]
 struct RootCa {
     maps: CachedApi<ConfigMap>,

@@ -1,4 +1,4 @@
-//! Every namespace has a ServiceAccount `default`.
+//! ServiceAccount controller: creates the ServiceAccount `default` in every namespace.
 
 use api::core::{Namespace, ServiceAccount};
 use client::Error;
@@ -19,6 +19,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         .start();
 }
 
+/// Reconciler of namespaces.
 #[derive(Debug)]
 struct ServiceAccounts {
     accounts: CachedApi<ServiceAccount>,
@@ -45,7 +46,7 @@ impl Reconcile for ServiceAccounts {
     }
 }
 
-/// It is there already, or need not be any more.
+/// Ignores the errors of a create that another client won, or that a terminating namespace rejects.
 pub(crate) fn ignore_race<T>(made: Result<T, Error>) -> Result<(), Error> {
     match made {
         Err(error) if error.is_already_exists() || error.is_namespace_terminating() => Ok(()),

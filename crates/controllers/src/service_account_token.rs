@@ -1,5 +1,5 @@
-//! Fills Secrets of type `kubernetes.io/service-account-token` with a token of their
-//! account, and deletes them with it.
+//! Fills Secrets of type `kubernetes.io/service-account-token` with a token of their service
+//! account, and deletes them when the account is deleted.
 
 use std::sync::Arc;
 
@@ -38,6 +38,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of token Secrets.
 #[derive(Debug)]
 struct Tokens {
     secrets: CachedApi<Secret>,
@@ -82,7 +83,8 @@ impl Reconcile for Tokens {
 }
 
 impl Tokens {
-    /// The account of a secret. That it is gone must be certain.
+    /// The service account of a Secret. Its absence is confirmed by the API server, because the
+    /// Secret is then deleted.
     async fn account(
         &self,
         key: &NamespacedName,
@@ -101,7 +103,7 @@ impl Tokens {
     }
 }
 
-/// The secret with all that it should have.
+/// The Secret with CA bundle, namespace and token.
 fn filled(
     secret: &Secret,
     account: &ServiceAccount,

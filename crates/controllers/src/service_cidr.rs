@@ -1,4 +1,5 @@
-//! Keeps ranges of service addresses as long as addresses of them are in use.
+//! ServiceCIDR controller: keeps a ServiceCIDR, by a finalizer, while Service IPs from it are in
+//! use.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -11,7 +12,7 @@ use schema::Kind;
 use crate::Config;
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// An address may just be on its way, in seconds.
+/// Time after the deletion in which an IP may still be allocated, in seconds.
 const GRACE: i64 = 10;
 const ALLOCATOR: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
 
@@ -33,6 +34,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of ServiceCIDRs.
 #[derive(Debug)]
 struct ServiceCidrs {
     ranges: CachedApi<ServiceCIDR>,
@@ -114,7 +116,7 @@ impl ServiceCidrs {
     }
 }
 
-/// Whether an address that is used is in this range and in no other.
+/// Whether an allocated IP is in this ServiceCIDR and in no other.
 fn is_needed(range: &ServiceCIDR, all: &[ServiceCIDR], addresses: &[IPAddress]) -> bool {
     let cidrs =
         |range: &ServiceCIDR| range.spec().cidrs().iter().filter_map(parse).collect::<Vec<_>>();

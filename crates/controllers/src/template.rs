@@ -1,16 +1,16 @@
-//! Pods and names from pod templates.
+//! Builds pods from pod templates, and hashes templates.
 
 use api::core::{Pod, PodTemplateSpec};
 use object::{Lens, Text, to_json};
 use schema::Kind;
 
-/// Letters and digits that make no words.
+/// Characters of hashes; without vowels, so that they form no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Longer prefixes would leave no room for what the server appends.
+/// Maximum length of `generateName`, so that the API server can append its suffix.
 const LONGEST_PREFIX: usize = 57;
 
-/// A new pod from the template, controlled by `owner`. It shares the template's tree.
+/// Builds a pod from the template, controlled by `owner`. It shares the template's subtrees.
 pub(crate) fn new_pod<O: Kind>(owner: &O, template: &PodTemplateSpec) -> Pod {
     let mut prefix = format!("{}-", owner.meta().name());
     prefix.truncate(LONGEST_PREFIX);
@@ -24,15 +24,15 @@ pub(crate) fn new_pod<O: Kind>(owner: &O, template: &PodTemplateSpec) -> Pod {
     Pod::new().with_metadata(metadata).with_spec(template.spec().clone())
 }
 
-/// A short name for what the template says. `collisions` makes another one for the
-/// same template, when the first is taken by somebody else.
+/// The hash of a template, used in names. A different `collisions` yields a different hash, for
+/// when the name is taken.
 pub(crate) fn hash(template: &PodTemplateSpec, collisions: Option<i32>) -> Text {
     let mut bytes = to_json(template.tree());
     bytes.extend(collisions.into_iter().flat_map(i32::to_le_bytes));
     encode_sum(&bytes)
 }
 
-/// A short name for some bytes.
+/// The 32-bit FNV-1a hash of some bytes, in the characters of `ALPHABET`.
 pub(crate) fn encode_sum(bytes: &[u8]) -> Text {
     let sum = bytes
         .iter()

@@ -1,5 +1,5 @@
-//! Publishes by which certificates to trust the API server as a ClusterTrustBundle, and
-//! removes those of earlier certificates.
+//! Publishes the CA bundle of the API server as a ClusterTrustBundle, and deletes the bundles of
+//! earlier CAs.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use schema::Kind;
 use crate::{Config, service_account::ignore_race};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
-/// That it exists is the sign to begin.
+/// Namespace whose appearance triggers the first publication.
 const NAMESPACE: &str = "kube-system";
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -33,6 +33,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of the ClusterTrustBundles of the signer.
 #[derive(Debug)]
 struct Publisher {
     bundles: CachedApi<ClusterTrustBundle>,
@@ -80,7 +81,7 @@ impl Publisher {
     }
 }
 
-/// The signer, and a hash of what is in it.
+/// The bundle's name: the signer, and a hash of the content.
 fn bundle_name(bundle: &str) -> String {
     let mut name = SIGNER.replace('/', ":");
     name.push(':');

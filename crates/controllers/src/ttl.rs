@@ -1,5 +1,5 @@
-//! Tells kubelets how long they may believe what they know of Secrets and ConfigMaps:
-//! longer in larger clusters.
+//! TTL controller: annotates nodes with how long kubelets may cache Secrets and ConfigMaps; longer
+//! in larger clusters.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,8 +13,8 @@ use crate::Config;
 
 const TTL_ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
-/// Fewest and most nodes, and the seconds for so many. They overlap, so that a node more
-/// or less does not change it for all.
+/// Minimum and maximum number of nodes, and the TTL in seconds. The ranges overlap (hysteresis), so
+/// that adding or removing one node does not update all nodes.
 const STEPS: [(usize, usize, u32); 5] =
     [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
 
@@ -23,6 +23,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     Controller::new("ttl", cx, ttl).queue_named("ttlcontroller").start();
 }
 
+/// Reconciler of nodes.
 #[derive(Debug)]
 struct Ttl {
     nodes: CachedApi<Node>,
@@ -52,7 +53,7 @@ impl Reconcile for Ttl {
     }
 }
 
-/// The step for so many nodes, from the one that it is now.
+/// The step for this number of nodes, starting from the current step.
 fn next(mut step: usize, nodes: usize) -> usize {
     while nodes > STEPS[step].1 {
         step += 1;

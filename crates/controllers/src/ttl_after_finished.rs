@@ -1,4 +1,4 @@
-//! Deletes jobs some time after they have ended, where they say so.
+//! Deletes finished Jobs after their `ttlSecondsAfterFinished`.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     Controller::new("ttl-after-finished", cx, ended).queue_named("ttl_jobs_to_delete").start();
 }
 
+/// Reconciler of finished Jobs.
 #[derive(Debug)]
 struct EndedJobs {
     jobs: CachedApi<Job>,
@@ -47,7 +48,7 @@ impl Reconcile for EndedJobs {
     }
 }
 
-/// The seconds that an ended job may stay; `None`: as long as it likes.
+/// The seconds until a finished Job is deleted; `None`: it is kept.
 fn time_left(job: &Job, now: i64) -> Option<i64> {
     let ttl = job.spec().ttl_seconds_after_finished().filter(|_| !job.is_terminating())?;
     let ended = job.status().conditions().find(|condition| {

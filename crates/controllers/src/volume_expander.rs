@@ -1,5 +1,5 @@
-//! Claims that ask for more than their volume has: there is no plugin here that could make a
-//! volume larger, so the claim is left to whoever can, and that is said.
+//! Volume expand controller. No in-tree plugin can expand volumes here, so claims that request more
+//! than their volume has are left to an external controller, and an event says so.
 
 use api::core::{PersistentVolume, PersistentVolumeClaim};
 use client::Error;
@@ -16,6 +16,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     Controller::new("volume-expander", cx, expander).queue_named("volume_expand").start();
 }
 
+/// Reconciler of claims that request an expansion.
 #[derive(Debug)]
 struct Expander {
     volumes: CachedApi<PersistentVolume>,
@@ -41,7 +42,7 @@ impl Reconcile for Expander {
     }
 }
 
-/// Whether a bound claim asks for more than it has.
+/// Whether a bound claim requests more than its capacity.
 fn wants_more(claim: &PersistentVolumeClaim) -> bool {
     let tree = claim.tree();
     let size =

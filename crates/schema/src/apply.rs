@@ -1,8 +1,9 @@
-//! Server-side apply: each manager says what it wants, the server keeps who wants what.
+//! Server-side apply. Each field manager sends the fields it wants to own, and the server records
+//! the owners in `metadata.managedFields`.
 //!
-//! `apply` lays what a manager wants over the object; where another manager holds a
-//! field with another value, that is a conflict. `update` keeps the books for every
-//! other write: who changes a field holds it from then on.
+//! `apply` merges an apply configuration into the object; a field that another manager owns with a
+//! different value is a conflict. `update_managed_fields` handles every other write: the manager
+//! that changes a field becomes its owner.
 
 mod check;
 mod compare;
@@ -36,7 +37,7 @@ pub use self::{
     versions::{SingleVersion, VersionConverter},
 };
 
-/// Who writes what kind of object, and when.
+/// A write request, as far as managedFields depend on it: type, manager, subresource and time.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldManagerRequest<'a> {
     pub schema: &'a StructSchema,
@@ -45,23 +46,24 @@ pub struct FieldManagerRequest<'a> {
     pub manager: &'a str,
     /// Empty for the object itself.
     pub subresource: &'a str,
-    /// Fields that this path does not write, whatever the request says: see `reset`.
+    /// Fields that this subresource does not write, whatever the request contains: see
+    /// `reset_fields`.
     pub reset_fields: &'a [&'a [&'a str]],
-    /// As an RFC 3339 text.
+    /// In RFC 3339 format.
     pub now: &'a str,
-    /// The versions that other managers may speak.
+    /// The other versions, which entries of managedFields may have.
     pub converter: &'a dyn VersionConverter,
 }
 
-/// How many conflicts are told of one request; each has a path of its own.
+/// Maximum number of conflicts that are reported for one request.
 const CONFLICTS: usize = 5_000;
 
-/// The kinds whose status brings metadata with it.
+/// Kinds whose status subresource also writes metadata.
 const STATUS_WRITES_METADATA_KINDS: &str = "CronJob CustomResourceDefinition DaemonSet HorizontalPodAutoscaler Ingress Job Namespace Node PersistentVolume \
     PersistentVolumeClaim PodDisruptionBudget ReplicaSet ReplicationController ResourceQuota Service StatefulSet";
 
-/// The fields that a kind does not take through a path. A status brings no metadata
-/// with it, but for the kinds that are older than this rule.
+/// The fields that a write to the subresource ignores. The status subresource ignores metadata,
+/// except for kinds that are older than this rule.
 pub fn reset_fields(kind: &str, subresource: &str) -> &'static [&'static [&'static str]] {
     match (kind, subresource) {
         ("CertificateSigningRequest", "") => &[&["spec"], &["status"]],
@@ -80,8 +82,8 @@ pub fn reset_fields(kind: &str, subresource: &str) -> &'static [&'static [&'stat
     }
 }
 
-/// Lays `applied` over `live` (`None`: the object is made by this). What comes out has
-/// its `managedFields`, but neither defaults nor anything else that the server sets.
+/// Merges `applied` into `live` (`None`: the object is created). The result has its
+/// `managedFields`, but no defaults or other fields that the server sets.
 pub fn apply(
     write: &FieldManagerRequest,
     live: Option<&Value>,
@@ -126,8 +128,8 @@ pub fn apply(
     Ok(object)
 }
 
-/// `live` with what `configuration` says, whoever owns what. It may hold nothing that can
-/// only be taken whole: nobody could tell which part of it is meant.
+/// Merges `configuration` into `live` without regard to owners. It may not contain atomic lists,
+/// maps or structs, because it is not known which part of them is meant.
 pub fn merge_apply_configuration(
     shape: &StructSchema,
     live: &Value,
@@ -166,8 +168,8 @@ fn collect_atomic_paths(form: MergeType, value: &Value, at: &str, found: &mut Ve
     }
 }
 
-/// Keeps the books of a write that is not an apply. `old`: `None` on creation. The only error
-/// is a question: where the books cannot be kept, they stay as they were.
+/// Updates managedFields for a write that is not an apply. `old` is `None` on creation. The only
+/// error is `NeedsConversion`: where managedFields cannot be updated, they stay as they were.
 pub fn update_managed_fields(
     write: &FieldManagerRequest,
     old: Option<&Value>,
@@ -187,7 +189,7 @@ pub fn update_managed_fields(
         }
     };
     let mut object = strip_managed_fields(new);
-    // Who has given up the books of an object does not get them back.
+    // Once a client has cleared managedFields, they are not tracked again.
     if managers.0.is_empty() && old.is_some() {
         return Ok(object);
     }
@@ -217,13 +219,13 @@ fn validate_apply_request(write: &FieldManagerRequest, applied: &Value) -> Resul
     Ok(())
 }
 
-/// As Go prints a group, version and kind.
+/// Formats a GroupVersionKind as Go does.
 fn format_gvk(api_version: &str, kind: &str) -> String {
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{slash}{api_version}, Kind={kind}")
 }
 
-/// The object without its books.
+/// The object without managedFields.
 fn strip_managed_fields(mut object: Value) -> Value {
     if !object.get("metadata").get("managedFields").is_null() {
         object["metadata"].remove("managedFields");
@@ -237,7 +239,7 @@ fn set_managed_fields(object: &mut Value, managers: ManagedFields) {
     }
 }
 
-/// An empty list, or a list of one empty entry, throws the books away.
+/// Whether the client clears managedFields: an empty list, or one empty entry.
 fn clears_managed_fields(books: &Value) -> bool {
     match books {
         Value::List(entries) => match &**entries {
@@ -285,7 +287,7 @@ fn record_update(
     Ok(managers)
 }
 
-/// Takes from all but `me` what has changed.
+/// Removes changed fields from the entries of all managers but `me`.
 fn release_changed_fields(
     mut managers: ManagedFields,
     changes: &VersionedComparison,
@@ -357,7 +359,7 @@ fn merge_applied(
         encoded: None,
         time,
     });
-    // Mostly the same is applied as before.
+    // Mostly the same fields are applied as before, so the encoded set is reused.
     if let (Some(new), Some(last)) = (managers.0.last_mut(), last)
         && new.fields == last.fields
     {
@@ -366,7 +368,8 @@ fn merge_applied(
     Ok((object, managers))
 }
 
-/// Removes what the manager applied the `last` time, unless somebody holds it now.
+/// Removes fields that the manager applied the `last` time and no longer applies, unless another
+/// manager owns them.
 fn prune(
     write: &FieldManagerRequest,
     merged: Value,
@@ -377,7 +380,7 @@ fn prune(
     let own = |entry: &ManagedEntry| entry.version == write.api_version;
     let mut held = vec![(Text::from(write.api_version), mine.clone())];
     if own(last) && managers.0.iter().all(own) {
-        // What is still applied, and with it all that leads there, stays.
+        // Fields that are still applied stay, with all their parents.
         if last.fields.is_subset(mine) {
             return Ok(merged);
         }
@@ -412,7 +415,7 @@ fn prune(
     Ok(write.convert(&pruned, &last.version, write.api_version)?.into_owned())
 }
 
-/// The same in one version: field by field, as most are held as before.
+/// Prunes within one version: field by field, because most fields are owned as before.
 fn prune_fields(form: MergeType, merged: &Value, last: &FieldSet, everybodys: &FieldSet) -> Value {
     let mut pruned = merged.clone();
     for (step, node) in &last.0 {
@@ -464,12 +467,12 @@ fn prune_by_field_sets(
     )
 }
 
-/// What an object has, with all that leads there.
+/// The fields of an object, including all their parents.
 fn all_fields(form: MergeType, object: &Value) -> FieldSet {
     ensure_named_fields_are_members(form, &to_field_set(form, object))
 }
 
-/// What is left of an object without these fields.
+/// The object without these fields.
 fn remove_fields_or_empty(form: MergeType, object: &Value, fields: &FieldSet) -> Value {
     remove_fields(form, object, fields).unwrap_or_else(Value::object)
 }

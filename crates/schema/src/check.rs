@@ -1,5 +1,5 @@
-//! The rules that fields declare: whether a value is there, how long, how many, of what
-//! form, and whether it may change. An update is told only of what it changes.
+//! Declarative validation: the rules that fields declare for presence, length, number of items,
+//! format and mutability. On update only changed fields are validated.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use object::{FieldSchema, StructSchema, Type, Validation, Value};
 
 use crate::{ErrorList, ErrorType, FieldPath, formats, gates::struct_of};
 
-/// Checks an object, or a change of `old`.
+/// Validates an object, or its change from `old`.
 pub fn validate_declarative(
     shape: &StructSchema,
     object: &Value,
@@ -18,7 +18,7 @@ pub fn validate_declarative(
     walk.object(shape, object, old, &FieldPath::Root);
 }
 
-/// Whether a shape declares any rule, be it deep within.
+/// Whether a field of the type, at any depth, declares a validation.
 pub(crate) fn has_validations(shape: &StructSchema) -> bool {
     fn any(shape: &StructSchema, seen: &mut Vec<*const StructSchema>) -> bool {
         if seen.contains(&std::ptr::from_ref(shape)) {
@@ -35,9 +35,10 @@ pub(crate) fn has_validations(shape: &StructSchema) -> bool {
     }
 }
 
-/// A type, and what must hold of its values.
+/// A type and the validations of its values.
 type TypedValidations<'a> = (&'a [Validation], &'a Type);
 
+/// Walks an object and validates its fields.
 struct Validator<'a> {
     update: bool,
     errs: &'a mut ErrorList,
@@ -75,14 +76,14 @@ impl Validator<'_> {
         }
         let a_part = matches!(*field.ty, Type::Object(_)) && !field.attributes.optional;
         if self.errs.0.len() > count || !is && !a_part {
-            return; // what is wrong as a whole, or not there, is not looked into
+            return; // an invalid or absent value is not validated further
         }
         self.values(checks, value, at);
         match &*field.ty {
             Type::List(item) => self.items((checks, item), value, old, at),
             Type::Map(item) => self.entries((checks, item), value, old, at),
             Type::Object(shape) => {
-                // What was not there before is looked at as if it were new.
+                // A field that was not set before is validated like a new one.
                 let old = old.filter(|old| !field.attributes.optional || !old.is_null());
                 self.object(shape, value, old, at);
             }
@@ -90,7 +91,7 @@ impl Validator<'_> {
         }
     }
 
-    /// What must hold before anything else is looked at.
+    /// Validates presence, immutability and size, before the value itself.
     fn validate_presence(
         &mut self,
         check: Validation,
@@ -127,7 +128,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Items that must not come or go.
+    /// Reports items that may not be added or removed.
     fn validate_item_changes(
         &mut self,
         checks: &[Validation],
@@ -152,7 +153,7 @@ impl Validator<'_> {
         }
     }
 
-    /// What must hold of a single value.
+    /// Validates a single value.
     fn values(&mut self, checks: &[Validation], value: &Value, at: &FieldPath) {
         let text = value.as_str().unwrap_or_default();
         for check in checks {
@@ -242,7 +243,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Fields of which exactly one must be set.
+    /// Validates a union: exactly one of its fields must be set.
     fn union(&mut self, shape: &StructSchema, new: &Value, old: Option<&Value>, at: &FieldPath) {
         let members = || {
             shape
@@ -272,7 +273,7 @@ impl Validator<'_> {
     }
 }
 
-/// By what items are told apart: these fields, or all of an item.
+/// The fields that identify an item of a list; empty: the whole item does.
 fn keys(checks: &[Validation]) -> Option<&'static [&'static str]> {
     checks.iter().find_map(|check| match check {
         Validation::Unique => Some::<&[&str]>(&[]),
@@ -281,8 +282,8 @@ fn keys(checks: &[Validation]) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Finds items of a list by what tells them apart. Short lists are searched; long ones are hashed
-/// once, so that a rule that looks for each item in another list takes no quadratic time.
+/// Finds items of a list by their key. Short lists are searched; long ones are hashed once, so that
+/// looking up each item of another list does not take quadratic time.
 struct Index<'a> {
     keys: Option<&'static [&'static str]>,
     items: &'a [Value],
@@ -290,7 +291,7 @@ struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// Longer lists are hashed.
+    /// Maximum length of a list that is searched.
     const SHORT: usize = 12;
 
     fn new(keys: Option<&'static [&'static str]>, items: &'a [Value]) -> Self {
@@ -303,7 +304,7 @@ impl<'a> Index<'a> {
         Self { keys, items, places }
     }
 
-    /// The first item that is the same as this one, and its place.
+    /// The first item with the same key as this one, and its index.
     fn find(&self, item: &Value) -> Option<(usize, &'a Value)> {
         let keys = self.keys?;
         if self.items.len() > Self::SHORT {
@@ -318,7 +319,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// What tells an item from others: the values of these fields, or all of it.
+/// The key of an item: the values of these fields, or the whole item.
 fn identity<'a>(keys: &[&str], item: &'a Value) -> Vec<&'a Value> {
     match keys {
         [] => vec![item],
@@ -334,7 +335,7 @@ fn each(checks: &[Validation]) -> &[Validation] {
     found.unwrap_or_default()
 }
 
-/// A value as Go prints it: fields in the order of their declaration.
+/// Formats a value as Go prints it: fields in the order of their declaration.
 pub fn format_go_value(ty: &Type, value: &Value) -> String {
     match (ty, value) {
         (Type::Object(shape), _) => {
@@ -474,7 +475,7 @@ mod tests {
                 "kind: Invalid value: null: field is immutable"
             ]
         );
-        // What comes anew is looked at as a whole.
+        // A new field is validated completely.
         let new = old.replacen('{', r#"{"target":{},"#, 1);
         assert_eq!(told(&new, Some(old)).len(), 2);
     }

@@ -1,7 +1,7 @@
-//! Makes a decoded tree fit a shape: types are right, what is unknown is told.
+//! Coerces a decoded value to a type schema: checks every type and collects unknown fields.
 //!
-//! Nothing becomes a lens before it has passed here, since a lens reads a value
-//! of the wrong type as absent. Messages are those of Go's decoder.
+//! Every decoded object passes through here before it is used through a lens, because a lens treats
+//! a value of the wrong type as absent. Error messages are those of Go's JSON decoder.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use object::{
 
 use crate::{FieldPath, openapi::packages::is_meta, patch::json_type};
 
-/// The paths of fields that the shape does not know.
+/// The paths of fields that the type does not have.
 pub type UnknownFields = Vec<String>;
 
-/// Checks all types, drops `null`s and unknown fields. The error is Go's text.
+/// Checks all types, and drops `null`s and unknown fields. The error is Go's message.
 pub fn coerce_to_schema(
     shape: &StructSchema,
     object: &mut Value,
@@ -24,7 +24,8 @@ pub fn coerce_to_schema(
     coerce_to_schema_version("v1", shape, object, unknown)
 }
 
-/// The same, for a type of another version: messages name Go's package, which is that.
+/// Like `coerce_to_schema`, for a type of another version: messages contain Go's package name,
+/// which is the version.
 pub fn coerce_to_schema_version(
     version: &str,
     shape: &StructSchema,
@@ -40,27 +41,27 @@ pub fn coerce_to_schema_version(
     fields(shape, version, object, &FieldPath::Root, unknown).map_err(|misfit| misfit.to_string())
 }
 
-/// Makes a single value fit its type, apart from any object.
+/// Coerces a single value to its type, outside of an object.
 pub(crate) fn coerce_value(ty: &Type, value: &mut Value) -> Result<(), String> {
     let go = GoTypeName { name: None, package: "v1" };
     coerce(ty, go, value, &FieldPath::Root, &mut UnknownFields::new())
         .map_err(|misfit| misfit.to_string())
 }
 
-/// A value that is not of its type: one word, since nearly all values are.
+/// A value of the wrong type. Boxed, because it is rare and results should be small.
 #[derive(Debug)]
 struct TypeMismatch(Box<MismatchDetails>);
 
-/// What is said of it. The path grows on the way out.
+/// The parts of the error message. The path is completed on the way up.
 #[derive(Debug, Default)]
 struct MismatchDetails {
-    /// The value; all there is to say, if `go` is empty.
+    /// The value's type; the whole message if `go` is empty.
     found: String,
     owner: String,
     path: String,
     go: String,
-    /// Whether Go reads no further: the type reads itself. Otherwise the first such value
-    /// is told when all is read.
+    /// Whether Go's decoder stops here, as it does when a type decodes itself. Other errors are
+    /// reported at the end, and only the first.
     is_fatal: bool,
 }
 
@@ -83,13 +84,13 @@ impl TypeMismatch {
         }))
     }
 
-    /// The same, told at once or when all is read.
+    /// Sets whether decoding stops here.
     fn ending(mut self, ends: bool) -> Self {
         self.0.is_fatal = ends;
         self
     }
 
-    /// The same, as seen from the struct whose field it is in.
+    /// Adds the struct and field that contain the value.
     fn in_field(mut self, shape: &StructSchema, name: &str) -> Self {
         let MismatchDetails { owner, path, .. } = &mut *self.0;
         if owner.is_empty() {
@@ -116,7 +117,7 @@ impl fmt::Display for TypeMismatch {
     }
 }
 
-/// Of several values that do not fit, the one that is told.
+/// The mismatch to report, of several.
 #[derive(Default)]
 struct FirstMismatch(Option<TypeMismatch>);
 
@@ -140,7 +141,7 @@ impl FirstMismatch {
     }
 }
 
-/// A field's name with the structs in front that Go has it from.
+/// The name of a field, after the names of the embedded Go structs that contain it.
 fn embedded(shape: &StructSchema, name: &str) -> Option<String> {
     shape.fields.iter().find_map(|field| match &*field.ty {
         Type::Object(inner) if field.attributes.inline => {
@@ -209,31 +210,31 @@ fn fields(
     told.done()
 }
 
-/// How the time begins that Go takes for none.
+/// Prefix of Go's zero time, which counts as absent.
 const ZERO_TIME_PREFIX: &str = "0001-01-01T00:00:00";
-/// Go's name for amounts of resources.
+/// Go's name of the type that maps resource names to quantities.
 const RESOURCE_LIST: &str = "v1.ResourceList";
 
-/// Whether a type has one version only, whatever the version of the kind that uses it.
+/// Whether the type exists only in v1, whatever the version of the kind that uses it.
 fn is_v1(shape: &StructSchema) -> bool {
     is_meta(shape) || shape.rust_module.starts_with("api::core::")
 }
 
-/// What Go calls the type of a value.
+/// Go's name for the type of a value.
 #[derive(Clone, Copy)]
 struct GoTypeName<'a> {
-    /// Where it does not follow from the type itself.
+    /// Set where it does not follow from the type itself.
     name: Option<&'a str>,
     package: &'a str,
 }
 
 impl<'a> GoTypeName<'a> {
-    /// The same, for the items of a list.
+    /// The name for the items of a list.
     fn item(self) -> Self {
         Self { name: self.name.and_then(|name| name.strip_prefix("[]")), ..self }
     }
 
-    /// The same, for the values of a map.
+    /// The name for the values of a map.
     fn entry(self) -> Self {
         if self.name == Some(RESOURCE_LIST) {
             return self;
@@ -242,7 +243,7 @@ impl<'a> GoTypeName<'a> {
         Self { name: entry.map(|(_, name)| name), ..self }
     }
 
-    /// The package of the fields of a struct.
+    /// The package of a struct's fields.
     fn inside(self) -> &'a str {
         let package = self.name.and_then(|name| name.split_once('.')).map(|(package, _)| package);
         package.filter(|package| *package != "$").unwrap_or(self.package)
@@ -259,7 +260,7 @@ impl<'a> GoTypeName<'a> {
             Type::Int64 => "int64".to_owned(),
             Type::UInt64 => "uint64".to_owned(),
             Type::Float => "float64".to_owned(),
-            // Go reads these from a string.
+            // Go decodes these from a string.
             Type::Text | Type::Enum(_) | Type::Time | Type::MicroTime | Type::Duration => {
                 "string".to_owned()
             }
@@ -298,7 +299,7 @@ fn coerce(
         | (Type::Text | Type::Enum(_) | Type::IntOrString, Value::Text(_)) => Ok(()),
         (Type::Float, Value::Raw(text)) if text.parse().is_ok_and(f64::is_finite) => Ok(()),
         (Type::Int32 | Type::IntOrString, Value::Int(n)) if i32::try_from(*n).is_ok() => Ok(()),
-        // Go takes 3.0 for a whole number nowhere: it is a mismatch as well.
+        // Go does not accept 3.0 as an integer, so it is a mismatch too.
         (Type::Object(shape), Value::Object(_) | Value::Map(_)) => {
             fields(shape, go.inside(), value, at, unknown)
         }
@@ -370,8 +371,8 @@ fn coerce(
     }
 }
 
-/// Such types read themselves, so that nobody is told of fields they do not know; and
-/// of what is neither the one nor the other most make nothing.
+/// Coerces a struct or its alternative. Such types have their own decoder in Go, which reports no
+/// unknown fields; for most of them a value that is neither is ignored.
 fn either(
     shape: &StructSchema,
     plain: StructAlternative,
@@ -410,7 +411,7 @@ fn either(
     }
 }
 
-/// What a `null` in a list or map stands for.
+/// The value that a `null` in a list or map becomes.
 fn zero(ty: &Type) -> Value {
     match ty {
         Type::Bool => Value::Bool(false),
@@ -430,13 +431,13 @@ fn quantity(value: &mut Value, go: GoTypeName<'_>) -> Result<(), String> {
     let parsed = text.trim().parse::<Quantity>();
     let mut parsed = parsed.map_err(|error: QuantityError| error.to_string())?;
     if go.name == Some(RESOURCE_LIST) {
-        parsed.round_up(-3); // nobody counts in less than thousandths
+        parsed.round_up(-3); // resource lists are exact to thousandths
     }
     *value = parsed.into();
     Ok(())
 }
 
-/// Where Go stops reading.
+/// The offset at which Go's base64 decoder fails.
 fn bad_base64(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
     let mut start = 0;

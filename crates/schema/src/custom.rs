@@ -1,11 +1,11 @@
-//! Kinds that a CustomResourceDefinition declares: its schema in, a `ResourceDefinition` out.
+//! Custom resources: turns the schema of a CustomResourceDefinition into a `ResourceDefinition`.
 //!
 //! ```text
-//!  CRD version ─► Schema (a lens on the CRD's own tree)
-//!                   ├─ structure   what the definition itself must keep
+//!  CRD version ─► JsonSchema (a lens on the CRD's own value)
+//!                   ├─ structure, defaults           validation of the CRD's schema
 //!                   ├─ prune, default, meta          what a write does to an object
-//!                   ├─ check, lists, Rules           what an object must keep
-//!                   └─ shape, publish                what apply, OpenAPI and explain read
+//!                   ├─ check, lists, rules           validation of an object
+//!                   └─ shape, publish                for apply, OpenAPI and explain
 //! ```
 
 mod check;

@@ -1,4 +1,4 @@
-//! A kind as the machinery sees it: built-in and CRD alike.
+//! Resource definitions: a kind in one version as the server handles it, built-in or custom.
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -15,6 +15,7 @@ use crate::{
     normalize::{drop_new_empty, has_empty_collection, is_collection, normalize, restore_empty},
 };
 
+/// A kind in one version, built-in or declared by a CRD.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct ResourceDefinition {
@@ -23,14 +24,14 @@ pub struct ResourceDefinition {
     pub verbs: &'static [&'static str],
     pub storage: StorageConfig,
     pub enabled_by_default: bool,
-    /// What is said of a version that goes away; empty where it stays.
+    /// See [`Kind::DEPRECATED`].
     pub deprecated: &'static str,
-    /// The feature without which it is not served.
+    /// The feature gate that enables the version.
     pub feature_gate: Option<&'static str>,
     pub feature_gates: FeatureGates,
-    /// Whether any field declares what must hold of it.
+    /// Whether a field declares validations.
     pub has_validations: bool,
-    /// Whether clients may ask for it; others are only stored in it.
+    /// Whether clients can request the version; otherwise it is only the storage version.
     pub served: bool,
     pub tracks_generation: bool,
     pub ttl: Option<Duration>,
@@ -39,40 +40,52 @@ pub struct ResourceDefinition {
     pub orphan_by_default: Option<&'static str>,
     pub allow_create_on_update: bool,
     pub generate_exact_name: bool,
-    /// Whether it is kept, and counts, that bytes were given and are none. Nobody is shown it.
+    /// Whether empty bytes are distinguished from absent ones, in storage and for the generation.
+    /// Responses do not show the difference.
     pub keep_empty_bytes: bool,
     pub subresources: &'static [Subresource],
     pub schema: SchemaRef<StructSchema>,
     pub columns: Arc<[TableColumnDefinition]>,
     pub strategy: Arc<dyn Strategy>,
-    /// What a kind has besides that a CRD has declared.
+    /// What only custom resources have.
     pub custom_resource: Option<Arc<CustomResource>>,
 }
 
-/// A column without its cells.
+/// The description of a table column, without the cells.
 #[derive(Clone, Debug)]
 pub struct TableColumnDefinition {
     pub name: Text,
     pub ty: Text,
     pub format: Text,
     pub priority: i32,
-    /// Empty: the name speaks for itself.
+    /// Empty if there is none, as for built-in kinds.
     pub description: Text,
 }
 
-/// The hooks of a kind, over trees. What each does is said at `Kind`.
+/// The hooks of a kind, on untyped values. Built-in kinds implement them through `Kind`, whose
+/// methods are documented in more detail.
 pub trait Strategy: fmt::Debug + Send + Sync {
+    /// Sets defaults that depend on other fields.
     fn default_fields(&self, _object: &mut Value) {}
+    /// The decode error of a value that Go's conversion cannot parse.
     fn decode_error(&self, _object: &Value) -> Option<String> {
         None
     }
+    /// Changes the object before it is created.
     fn prepare_for_create(&self, _object: &mut Value) {}
+    /// Changes the object before the main resource is updated.
     fn prepare_for_update(&self, _object: &mut Value, _old: &Value) {}
+    /// Changes the object before its status is updated.
     fn prepare_status(&self, _object: &mut Value, _old: &Value) {}
+    /// Sets defaults that depend on the request, such as its time.
     fn default_from_request(&self, _object: &mut Value, _by: &WriteContext) {}
+    /// Records the user or the time of a write in the object.
     fn record_request_info(&self, _object: &mut Value, _old: Option<&Value>, _by: &WriteContext) {}
+    /// Changes the object before a subresource is updated.
     fn prepare_subresource(&self, _object: &mut Value, _part: &str, _old: &Value) {}
+    /// Validates a new object, or an update if `_old` is set.
     fn validate(&self, _object: &Value, _old: Option<&Value>, _errs: &mut ErrorList) {}
+    /// Validates an update of a subresource.
     fn validate_subresource(
         &self,
         _object: &Value,
@@ -81,7 +94,9 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         _errs: &mut ErrorList,
     ) {
     }
+    /// Validates an update of the status.
     fn validate_status(&self, _object: &Value, _old: &Value, _errs: &mut ErrorList) {}
+    /// Validates what only this served version requires.
     fn validate_served_version(
         &self,
         _object: &Value,
@@ -89,69 +104,84 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         _errs: &mut ErrorList,
     ) {
     }
+    /// Like `validate_status`, at this time (seconds since 1970).
     fn validate_status_at(&self, object: &Value, old: &Value, _now: i64, errs: &mut ErrorList) {
         self.validate_status(object, old, errs);
     }
+    /// Validates an update of the `approval` subresource.
     fn validate_approval(&self, object: &Value, old: &Value, errs: &mut ErrorList) {
         self.validate_status(object, old, errs);
     }
+    /// Collects warnings for the client.
     fn warnings(&self, _object: &Value, _old: Option<&Value>, _warnings: &mut WarningList) {}
+    /// The component that the object needs and that a cluster may lack.
     fn needs(&self, _object: &Value) -> Option<&'static Part> {
         None
     }
+    /// Collects warnings about an update of the status.
     fn warn_status(&self, _object: &Value, _warnings: &mut WarningList) {}
+    /// Whether an update without a resourceVersion is allowed.
     fn allow_unconditional_update(&self) -> bool {
         false
     }
-    /// Whether checking this object may take longer than other requests can wait.
+    /// Whether validation of this object may take so long that it must not block other requests.
     fn is_expensive(&self, _object: &Value) -> bool {
         false
     }
+    /// Whether disabled fields count as a change of the generation before they are dropped.
     fn generation_counts_disabled_fields(&self) -> bool {
         false
     }
+    /// Whether validation of updates distinguishes empty lists and maps from absent ones.
     fn distinguishes_empty(&self) -> bool {
         false
     }
+    /// Metadata fields that an update of the status leaves unchanged; `*`: all.
     fn status_reset_metadata(&self) -> &'static [&'static str] {
         CLIENT_METADATA_FIELDS
     }
+    /// The cells of the object's table row at this time (seconds since 1970).
     fn table_cells(&self, _object: &Value, _now: i64) -> Vec<Value> {
         Vec::new()
     }
-    /// Where an object stands in a table; names decide among equals.
+    /// Sort key of the object in a table; objects with equal keys are sorted by name.
     fn table_sort_key(&self, _object: &Value) -> i64 {
         0
     }
-    /// Reason and message of a row's condition `Completed`.
+    /// Reason and message of the row condition `Completed`.
     fn completed_condition(&self, _object: &Value) -> Option<(&'static str, &'static str)> {
         None
     }
-    /// The field selectors that the kind knows, besides name and namespace.
+    /// The field selectors of the kind, besides name and namespace.
     fn selectable_fields(&self) -> Vec<&str> {
         Vec::new()
     }
-    /// What is said of another one: see [`Kind::NO_INDEX`].
+    /// The error for an unknown field selector: see [`Kind::NO_INDEX`].
     fn unsupported_field_message(&self) -> &'static str {
         "field label not supported: {}"
     }
-    /// Those of them that are topics.
+    /// The selectable fields that have a topic in the watch cache.
     fn watch_topic_fields(&self) -> Vec<&str> {
         Vec::new()
     }
+    /// The value of a selectable field.
     fn selectable_field_value(&self, _object: &Value, _name: &str) -> Option<Text> {
         None
     }
+    /// The grace period of a deletion that requests `_asked` seconds.
     fn check_graceful_delete(&self, _object: &Value, _asked: Option<i64>) -> GracefulDeletion {
         GracefulDeletion::None
     }
-    /// What a deletion leaves on an object that is not gone at once.
+    /// Changes an object that is being deleted and not removed at once.
     fn prepare_delete(&self, _object: &mut Value, _now: i64) {}
+    /// Converts an object from this version to the storage version.
     fn convert_to_storage(&self, _object: &mut Value) {}
+    /// Converts an object from the storage version to this version.
     fn convert_from_storage(&self, _object: &mut Value) {}
 }
 
 impl ResourceDefinition {
+    /// The definition of a built-in kind.
     pub fn from_kind<K: Kind>() -> Self {
         let info = |column: &TableColumn<K>| TableColumnDefinition {
             name: column.name.into(),
@@ -186,8 +216,8 @@ impl ResourceDefinition {
         }
     }
 
-    /// Makes a decoded tree fit the kind: types are right, what is unknown is told. The
-    /// error is Go's text.
+    /// Coerces a decoded value to the kind's type schema: checks every type and collects unknown
+    /// fields. The error is that of Go's decoder.
     pub fn coerce(&self, object: &mut Value, unknown: &mut UnknownFields) -> Result<(), String> {
         if let Some(custom) = &self.custom_resource {
             return custom.conform(object, unknown);
@@ -196,7 +226,7 @@ impl ResourceDefinition {
         self.strategy.decode_error(object).map_or(Ok(()), Err)
     }
 
-    /// Gives the object the one form that it is kept in.
+    /// Normalizes the object: sets constant defaults and drops empty values.
     pub fn normalize(&self, object: &mut Value) {
         match &self.custom_resource {
             Some(_) => CustomResource::normalize(object),
@@ -215,7 +245,7 @@ impl ResourceDefinition {
         }
     }
 
-    /// The same, of what is stored next.
+    /// Normalizes the object for storage; for custom resources also the notation of numbers.
     pub fn normalize_for_storage(&self, object: &mut Value) {
         self.normalize(object);
         if let Some(kept) =
@@ -225,14 +255,15 @@ impl ResourceDefinition {
         }
     }
 
-    /// Fills defaults. What was given empty stays, for the rules to see.
+    /// Applies defaults. Explicitly empty values stay, so that validation sees them.
     pub fn apply_defaults(&self, object: &mut Value) {
         self.normalize_keep_empty(object);
         self.strategy.default_fields(object);
-        self.normalize_keep_empty(object); // a hook may have reached into what was absent
+        self.normalize_keep_empty(object); // a hook may have created empty values
     }
 
-    /// As `apply_defaults`, for what has the defaults of its own version.
+    /// Like `normalize`, but keeps explicitly empty values. For objects that have the defaults of
+    /// their own version.
     pub fn normalize_keep_empty(&self, object: &mut Value) {
         let given = self.snapshot_if_has_empty(object);
         self.normalize(object);
@@ -241,19 +272,19 @@ impl ResourceDefinition {
         }
     }
 
-    /// An object in which something was given empty.
+    /// A copy of the object if it contains explicitly empty lists or maps.
     pub fn snapshot_if_has_empty(&self, given: &Value) -> Option<Value> {
         let hollow = self.custom_resource.is_none() && has_empty_collection(&self.schema, given);
         hollow.then(|| given.clone())
     }
 
-    /// Brings back what was `given` empty.
+    /// Restores the lists and maps that were explicitly empty in `given`.
     pub fn restore_empty(&self, object: &mut Value, given: &Value) {
         restore_empty(&self.schema, object, given, is_collection);
     }
 
-    /// What is empty, and was not there before, is no change. Gives whether it counts as one
-    /// all the same, which it does for some kinds.
+    /// Drops empty lists and maps that the old object lacks, because they are no change. Returns
+    /// whether they count as a change nevertheless, as they do for some kinds.
     pub fn drop_new_empty(&self, new: &mut Value, old: &Value) -> bool {
         if self.custom_resource.is_some() {
             return false;
@@ -266,23 +297,25 @@ impl ResourceDefinition {
         given.is_some_and(|given| given != wanted(new))
     }
 
-    /// Takes an object from the store: it may have been written under another schema.
+    /// Normalizes an object that was read from the store: it may have been written with another
+    /// schema.
     pub fn normalize_stored(&self, object: &mut Value) {
         if self.custom_resource.is_some() {
-            // What cannot be read as metadata is left to whoever writes it next.
+            // Metadata that cannot be decoded stays as it is until the next write.
             if self.coerce(object, &mut UnknownFields::new()).is_ok() {
                 self.strategy.default_fields(object);
             }
         }
         self.normalize(object);
         if self.custom_resource.is_none() {
-            // Some are set only when it is read: labels of a job, by whoever else wrote it.
+            // Some defaults apply only to stored objects that another server wrote, such as a Job's
+            // labels.
             self.strategy.default_fields(object);
             self.normalize(object);
         }
     }
 
-    /// What a list of such objects is called.
+    /// The kind of a list of these objects.
     pub fn list_kind(&self) -> String {
         match &self.custom_resource {
             Some(custom) => custom.list_kind.to_string(),
@@ -290,7 +323,9 @@ impl ResourceDefinition {
         }
     }
 
-    /// Whether a write through this path changes what somebody wants of the object.
+    /// Whether a write to this subresource changes the desired state, so that `metadata.generation`
+    /// must be incremented. For a built-in kind that is a change of `spec`; for a custom resource
+    /// it is any change outside `metadata`, and never one made through a subresource.
     pub fn changes_generation(&self, subresource: &str, new: &Value, old: &Value) -> bool {
         match &self.custom_resource {
             Some(_) if !subresource.is_empty() => false,
@@ -306,26 +341,26 @@ impl ResourceDefinition {
         }
     }
 
-    /// The same kind in a further version whose objects look alike, and what is said of
-    /// that version if it goes away.
+    /// The definition of the kind in a further version with the same schema, and the deprecation of
+    /// that version.
     pub fn additional_version<K: Kind>(version: &'static str, deprecated: &'static str) -> Self {
         let names = ResourceNames { version, ..K::NAMES };
         Self { names, deprecated, enabled_by_default: false, ..Self::from_kind::<K>() }
     }
 
-    /// What those who use the version are told, if it goes away.
+    /// The warning to clients that use a deprecated version.
     pub fn deprecation_warning(&self) -> Option<String> {
         let ResourceNames { kind, .. } = self.names;
         let version = self.names.api_version();
         (!self.deprecated.is_empty()).then(|| format!("{version} {kind} is {}", self.deprecated))
     }
 
-    /// A kind that has no resource of its own: what some subresources take and give.
+    /// A kind without a resource: the body of some subresources.
     pub fn without_resource(names: ResourceNames, shape: &'static StructSchema) -> Self {
         Self::minimal(names, SchemaRef::Static(shape))
     }
 
-    /// A kind with this name and shape, and nothing else.
+    /// A kind with these names and this type schema, and no behaviour.
     pub(crate) fn minimal(names: ResourceNames, shape: SchemaRef<StructSchema>) -> Self {
         Self {
             names,
@@ -357,8 +392,7 @@ impl ResourceDefinition {
         self.subresources.iter().find(|sub| sub.name == name)
     }
 
-    /// Whether the same error is told as often as it is found: so it is of kinds that
-    /// upstream's other servers serve.
+    /// Whether duplicate errors are reported repeatedly, as upstream's other API servers do.
     pub fn keeps_duplicate_errors(&self) -> bool {
         let other = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
         self.custom_resource.is_some() || other.contains(&self.names.group)
@@ -373,7 +407,7 @@ impl ResourceDefinition {
     }
 }
 
-/// The kinds of which an update is held to all rules of a new object.
+/// Kinds for which upstream validates an update like a new object.
 const FULL_UPDATE_VALIDATION_KINDS: &str = "ConfigMap ControllerRevision CSINode CSIStorageCapacity Endpoints EndpointSlice FlowSchema \
     Ingress IngressClass IPAddress LimitRange MutatingAdmissionPolicy MutatingAdmissionPolicyBinding \
     MutatingWebhookConfiguration Namespace Node PersistentVolume PersistentVolumeClaim Pod \
@@ -381,12 +415,13 @@ const FULL_UPDATE_VALIDATION_KINDS: &str = "ConfigMap ControllerRevision CSINode
     StorageClass StorageVersionMigration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding \
     ValidatingWebhookConfiguration VolumeAttachment VolumeAttributesClass";
 
+/// The strategy of kinds without hooks.
 #[derive(Debug)]
 struct NoStrategy;
 
 impl Strategy for NoStrategy {}
 
-/// The hooks of a `Kind`: look at the tree through its lens, and call.
+/// The strategy of a `Kind`: views the value through the kind's lens and calls its hook.
 struct KindStrategy<K>(PhantomData<fn() -> K>);
 
 impl<K: Kind> fmt::Debug for KindStrategy<K> {
@@ -439,7 +474,7 @@ impl<K: Kind> Strategy for KindStrategy<K> {
         }
         match old {
             None => {
-                // Of all that is wrong, the name is told first.
+                // Errors of the name come first.
                 let others = std::mem::take(errs);
                 validate_name(rule, object.meta(), errs);
                 errs.0.extend(others.0);
@@ -469,7 +504,7 @@ impl<K: Kind> Strategy for KindStrategy<K> {
     }
 
     fn validate_status_at(&self, object: &Value, old: &Value, now: i64, errs: &mut ErrorList) {
-        // Of a CronJob upstream looks at nothing here.
+        // Upstream validates no finalizers here for a CronJob.
         if !K::ANY_FINALIZER && K::NAMES.kind != "CronJob" {
             validate_finalizers(K::view(object).meta(), errs);
         }
@@ -566,7 +601,7 @@ pub fn age(moment: &str, now: i64) -> String {
     }
 }
 
-/// A length of time as kubectl shows it: exact when short, coarse when long.
+/// A duration as kubectl prints it: exact if short, rounded if long.
 pub fn human_duration(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let with = |big: i64, unit: &str, small: i64, rest: &str| match small {

@@ -1,4 +1,4 @@
-//! Broken rules: all of them at once, in upstream's form.
+//! Validation errors: all errors of an object, in upstream's format.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -9,14 +9,15 @@ use object::{Status, StatusCause, StatusDetails, Value, quote::quote, to_json};
 
 use crate::{FieldPath, patch::go_float};
 
-/// So many broken rules are told of one object; nobody reads more, and each takes memory.
+/// Maximum number of errors that are reported for one object; each takes memory.
 pub(crate) const MOST: usize = 1_000;
-/// So many bytes are told of one object: a message can name all items of a long list, for each item.
+/// Maximum size of the errors of one object, in bytes: a message can list all items of a long list,
+/// for each item.
 pub(crate) const MOST_BYTES: usize = 4 << 20;
-/// A detail of so many bytes is one of these messages.
+/// A detail longer than this many bytes counts as a long message.
 const LONG: usize = 4 << 10;
 
-/// What kind of rule is broken.
+/// The type of a validation error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorType {
     NotFound,
@@ -32,7 +33,7 @@ pub enum ErrorType {
 }
 
 impl ErrorType {
-    /// As messages say it.
+    /// The text in messages.
     pub fn message(self) -> &'static str {
         match self {
             Self::NotFound => "Not found",
@@ -47,7 +48,7 @@ impl ErrorType {
         }
     }
 
-    /// As the causes of a status say it.
+    /// The reason in the causes of a Status.
     pub fn reason(self) -> &'static str {
         match self {
             Self::NotFound => "FieldValueNotFound",
@@ -64,14 +65,14 @@ impl ErrorType {
     }
 }
 
-/// One broken rule, at one path.
+/// A validation error at one field path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     pub error_type: ErrorType,
     pub path: String,
-    /// The value at fault; `Null` where the message names none.
+    /// The invalid value; `Null` where the message shows none.
     pub bad_value: Value,
-    /// How the message writes it, where that is not as JSON.
+    /// How the message shows the value, where that is not JSON.
     pub formatted_value: Option<String>,
     pub detail: String,
 }
@@ -89,7 +90,7 @@ impl FieldError {
             _ => match (&self.formatted_value, &self.bad_value) {
                 (Some(text), _) if text.is_empty() => head.to_owned(),
                 (Some(text), _) => format!("{head}: {}", escaped(text)),
-                // What is one of a few values has a type of its own in Go.
+                // In Go, a value with an enumerated type is not a plain string.
                 (None, Value::Text(text)) if self.error_type != ErrorType::NotSupported => {
                     format!("{head}: {}", quote(text))
                 }
@@ -109,7 +110,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// JSON as Go writes it, fit to be part of a page. Some of what is shown is Go, not JSON.
+/// Escapes HTML characters as Go's JSON encoder does, unless the text is Go syntax and not JSON.
 fn escaped(shown: &str) -> String {
     let is_json = shown.starts_with(['{', '[', '"']) && !shown.contains("<nil>");
     let each = shown.chars().map(|c| match c {
@@ -119,8 +120,8 @@ fn escaped(shown: &str) -> String {
     each.collect()
 }
 
-/// Collects broken rules; the caller turns them into one 422 answer. The second are those that
-/// were broken before and are let be: the caller warns of them.
+/// Collects validation errors, which the caller turns into one 422 response. The second list
+/// contains errors that the old object had too (ratcheting); the caller only warns about them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorList(pub Vec<FieldError>, pub Vec<FieldError>);
 
@@ -129,7 +130,8 @@ impl ErrorList {
         self.0.is_empty()
     }
 
-    /// Writes values as `others` do, where they find the same; these are taken from there.
+    /// Replaces errors by the equal ones of `others`, whose values are formatted differently, and
+    /// removes them there.
     pub fn adopt_formatting(&mut self, others: &mut Self) {
         for error in &mut self.0 {
             let same = |other: &FieldError| {
@@ -142,6 +144,7 @@ impl ErrorList {
         }
     }
 
+    /// Adds an error, unless the list is full.
     pub fn push(
         &mut self,
         error: ErrorType,
@@ -162,8 +165,8 @@ impl ErrorList {
         }
     }
 
-    /// Whether there is room for short errors only. Whoever makes a long text for each item of a
-    /// list should look first.
+    /// Whether only short errors are still accepted. Check it before formatting a long text for
+    /// each item of a list.
     pub fn is_full(&self) -> bool {
         let texts = |error: &FieldError| {
             error.detail.len() + error.formatted_value.as_ref().map_or(0, String::len)
@@ -171,7 +174,7 @@ impl ErrorList {
         self.0.len() >= MOST || self.0.iter().map(texts).sum::<usize>() > MOST_BYTES
     }
 
-    /// As `invalid`, for a value that the message writes as `shown`.
+    /// Like `invalid`, with a value that the message shows as `shown`.
     pub fn invalid_formatted(&mut self, at: &FieldPath, shown: String, detail: impl Into<String>) {
         let before = self.0.len();
         self.push(ErrorType::Invalid, at, Value::Null, detail);
@@ -180,24 +183,25 @@ impl ErrorList {
         }
     }
 
-    /// How the message writes the value told last.
+    /// Sets how the message of the last error shows its value.
     fn show(&mut self, shown: String) {
         if let Some(last) = self.0.last_mut() {
             last.formatted_value = Some(shown);
         }
     }
 
+    /// Reports an invalid value.
     pub fn invalid(&mut self, at: &FieldPath, bad: impl Into<Value>, detail: impl Into<String>) {
         self.push(ErrorType::Invalid, at, bad.into(), detail);
     }
 
-    /// As `invalid`, where the message names no value.
+    /// Like `invalid`, without a value in the message.
     pub fn invalid_without_value(&mut self, at: &FieldPath, detail: impl Into<String>) {
         self.push(ErrorType::Invalid, at, Value::Null, detail);
         self.show(String::new());
     }
 
-    /// As `duplicate`, for a value that the message writes as `shown`.
+    /// Like `duplicate`, with a value that the message shows as `shown`.
     pub fn duplicate_formatted(
         &mut self,
         at: &FieldPath,
@@ -208,47 +212,53 @@ impl ErrorList {
         self.show(shown);
     }
 
+    /// Reports a missing value.
     pub fn required(&mut self, at: &FieldPath, detail: impl Into<String>) {
         self.push(ErrorType::Required, at, Value::Null, detail);
     }
 
+    /// Reports a duplicate value.
     pub fn duplicate(&mut self, at: &FieldPath, bad: impl Into<Value>) {
         self.push(ErrorType::Duplicate, at, bad.into(), "");
     }
 
+    /// Reports a field that may not be set.
     pub fn forbidden(&mut self, at: &FieldPath, detail: impl Into<String>) {
         self.push(ErrorType::Forbidden, at, Value::Null, detail);
     }
 
+    /// Reports a reference to something that does not exist.
     pub fn not_found(&mut self, at: &FieldPath, bad: impl Into<Value>) {
         self.push(ErrorType::NotFound, at, bad.into(), "");
     }
 
-    /// A value that is none of `allowed`, which are named in the order given.
+    /// Reports a value that is not in `allowed`; the message lists them in the order given.
     pub fn not_supported(&mut self, at: &FieldPath, bad: impl Into<Value>, allowed: &[&str]) {
         let allowed: Vec<_> = allowed.iter().map(|name| quote(name)).collect();
         let detail = format!("supported values: {}", allowed.join(", "));
         self.push(ErrorType::NotSupported, at, bad.into(), detail);
     }
 
-    /// As `not_supported`, for a value that the message writes as `shown`.
+    /// Like `not_supported`, with a value that the message shows as `shown`.
     pub fn not_supported_formatted(&mut self, at: &FieldPath, shown: String, allowed: &[&str]) {
         self.not_supported(at, Value::Null, allowed);
         self.show(shown);
     }
 
+    /// Reports a value of more than `max` bytes.
     pub fn too_long(&mut self, at: &FieldPath, max: usize) {
         let bytes = if max == 1 { "byte" } else { "bytes" };
         let detail = format!("may not be more than {max} {bytes}");
         self.push(ErrorType::TooLong, at, Value::Null, detail);
     }
 
+    /// Reports a list of more than `max` items.
     pub fn too_many(&mut self, at: &FieldPath, max: usize) {
         let items = if max == 1 { "item" } else { "items" };
         self.push(ErrorType::TooMany, at, Value::Null, format!("must have at most {max} {items}"));
     }
 
-    /// As `too_many`, where it is said how many there are.
+    /// Like `too_many`, with the number of items in the message.
     pub fn too_many_with_count(&mut self, at: &FieldPath, count: usize, max: usize) {
         self.too_many(at, max);
         if let Some(last) = self.0.last_mut() {
@@ -256,21 +266,21 @@ impl ErrorList {
         }
     }
 
-    /// One error for each of the `complaints` about one value.
+    /// Adds one error for each of the `complaints` about a value.
     pub fn invalid_each(&mut self, at: &FieldPath, bad: &str, complaints: Vec<String>) {
         for complaint in complaints {
             self.invalid(at, bad, complaint);
         }
     }
 
-    /// `value` must be one of `allowed`; absence is another rule's matter.
+    /// `value` must be one of `allowed`.
     pub fn one_of(&mut self, at: &FieldPath, value: &str, allowed: &[&str]) {
         if !allowed.contains(&value) {
             self.not_supported(at, value, allowed);
         }
     }
 
-    /// The same, where absence is wrong, too.
+    /// Like `one_of`; an empty value is reported as required.
     pub fn required_one_of(&mut self, at: &FieldPath, value: &str, allowed: &[&str]) {
         match value {
             "" => self.required(at, ""),
@@ -278,7 +288,7 @@ impl ErrorList {
         }
     }
 
-    /// `text` must be there, and keep a rule.
+    /// `text` is required and must satisfy `rule`.
     pub fn required_format(&mut self, at: &FieldPath, text: &str, rule: fn(&str) -> Vec<String>) {
         match text {
             "" => self.required(at, ""),
@@ -286,14 +296,14 @@ impl ErrorList {
         }
     }
 
-    /// `text` may be absent, and keeps a rule if it is not.
+    /// `text` may be empty, and otherwise must satisfy `rule`.
     pub fn optional_format(&mut self, at: &FieldPath, text: &str, rule: fn(&str) -> Vec<String>) {
         if !text.is_empty() {
             self.invalid_each(at, text, rule(text));
         }
     }
 
-    /// `text` must be none of those that were `seen`, and is one of them now.
+    /// `text` must not be in `seen`, and is added to it.
     pub fn unique<'a>(&mut self, seen: &mut BTreeSet<&'a str>, at: &FieldPath, text: &'a str) {
         if !seen.insert(text) {
             self.duplicate(at, text);
@@ -318,14 +328,14 @@ impl ErrorList {
         }
     }
 
-    /// What cannot change has changed.
+    /// Reports a change of an immutable field.
     pub fn immutable(&mut self, at: &FieldPath, new: &Value, old: &Value) {
         if new != old {
             self.invalid(at, new.clone(), "field is immutable");
         }
     }
 
-    /// Forgets what was said already.
+    /// Removes duplicate errors.
     pub fn dedup(&mut self) {
         let (mut known, mut bytes) = (HashSet::new(), 0);
         self.0.retain(|error| {
@@ -338,7 +348,7 @@ impl ErrorList {
         });
     }
 
-    /// All of it as one answer: 422, with every error as a cause; the message has each once.
+    /// The 422 Status: every error is a cause, and the message contains each text once.
     pub fn into_status(&self, group: &str, kind: &str, name: &str) -> Status {
         let causes = self.0.iter().map(|error| {
             StatusCause::new()

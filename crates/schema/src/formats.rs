@@ -1,15 +1,15 @@
-//! The formats that fields may declare for their text.
+//! The formats that declarative validation can require of strings.
 
 use object::{Value, names};
 
 use crate::{ErrorList, ErrorType, FieldPath};
 
-/// How long the name of a device's property may be, and the domain before it.
+/// Maximum length of a device attribute's name, and of the domain before it.
 const IDENTIFIER: usize = 32;
 const DOMAIN: usize = 63;
 const POOL: usize = 253;
 
-/// Says what is wrong with `text`.
+/// Reports the errors of `text` in this format.
 pub(crate) fn validate_format(format: &str, text: &str, at: &FieldPath, errs: &mut ErrorList) {
     let wrong = match format {
         "short-name" => names::dns1123_label(text),
@@ -27,7 +27,7 @@ pub(crate) fn validate_format(format: &str, text: &str, at: &FieldPath, errs: &m
     errs.invalid_each(at, text, in_bytes(wrong));
 }
 
-/// Declared rules count bytes.
+/// Declarative validation counts bytes, so its messages say bytes.
 fn in_bytes(mut wrong: Vec<String>) -> Vec<String> {
     for message in &mut wrong {
         if message.starts_with("must be no more than") {
@@ -80,7 +80,7 @@ fn pool(text: &str, at: &FieldPath, errs: &mut ErrorList) {
     }
 }
 
-/// The name of a property: an identifier, perhaps with a domain before it.
+/// Validates the name of a device attribute: a C identifier, optionally with a domain prefix.
 fn check_property(text: &str, at: &FieldPath, errs: &mut ErrorList) {
     let identifier = |name: &str, errs: &mut ErrorList| {
         errs.max_bytes(at, name, IDENTIFIER);

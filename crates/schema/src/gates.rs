@@ -1,14 +1,15 @@
-//! Features that can be turned on and off, and the fields that go with them.
+//! Feature gates, and the fields that depend on them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use object::{FieldSchema, StructSchema, Type, Value};
 
-/// The features that are off. All others are on.
+/// The disabled features; all others are enabled.
 #[derive(Clone, Debug, Default)]
 pub struct FeatureGates(Arc<BTreeSet<&'static str>>);
 
 impl FeatureGates {
+    /// Disables these features.
     pub fn with_disabled(off: impl IntoIterator<Item = &'static str>) -> Self {
         Self(Arc::new(off.into_iter().collect()))
     }
@@ -17,7 +18,7 @@ impl FeatureGates {
         !self.0.contains(name)
     }
 
-    /// Drops the fields whose feature is off, except those that `old` makes use of.
+    /// Drops the fields whose feature is disabled, except those that the old object uses.
     pub fn drop_disabled_fields(
         &self,
         shape: &StructSchema,
@@ -82,7 +83,7 @@ impl FeatureGates {
     }
 }
 
-/// Whether any field of a shape, be it deep within, belongs to the feature.
+/// Whether a field of the type, at any depth, depends on the feature gate.
 pub fn has_gated_field(shape: &StructSchema, gate: &str) -> bool {
     fn any(shape: &StructSchema, gate: &str, seen: &mut Vec<*const StructSchema>) -> bool {
         if seen.contains(&std::ptr::from_ref(shape)) {
@@ -123,7 +124,7 @@ fn strip(shape: &StructSchema, object: &mut Value, dormant: &[&FieldSchema]) {
         let Some(found) = shape.field(name) else { return true };
         let held = !value.is_zero();
         strip_within(&found.ty, value, dormant);
-        // Of all that can be emptied by this, upstream drops this alone.
+        // `lifecycle` is the only field that upstream drops when this empties it.
         let emptied = name == "lifecycle" && held && value.is_zero();
         !emptied && !dormant.iter().any(|field| std::ptr::eq(*field, found))
     });
@@ -143,7 +144,7 @@ fn strip_within(ty: &Type, value: &mut Value, dormant: &[&FieldSchema]) {
     }
 }
 
-/// The shape that a type leads to.
+/// The struct that a type contains, directly or as the item of a list or map.
 pub(crate) fn struct_of(ty: &Type) -> Option<&StructSchema> {
     match ty {
         Type::Object(shape) => Some(shape),

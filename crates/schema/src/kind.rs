@@ -1,4 +1,4 @@
-//! What a built-in kind declares, in its own file.
+//! The declarations of a built-in kind: its names, scope, storage, columns and hooks.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -8,6 +8,7 @@ use object::{
 
 use crate::{ErrorList, FieldPath, WarningList};
 
+/// The group, version, kind and resource names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceNames {
     pub group: &'static str,
@@ -20,6 +21,7 @@ pub struct ResourceNames {
 }
 
 impl ResourceNames {
+    /// Names with a singular that is derived from the kind and the plural.
     pub const fn new(
         group: &'static str,
         version: &'static str,
@@ -28,22 +30,22 @@ impl ResourceNames {
     ) -> Self {
         let singular = match plural.split_at_checked(kind.len()) {
             Some((singular, _)) => singular,
-            None => plural, // what is no resource has neither
+            None => plural, // a kind without a resource has neither
         };
         Self { group, version, kind, plural, singular, short_names: &[], categories: &[] }
     }
 
-    /// The name of one, where it is not how the plural begins.
+    /// Sets the singular, where the plural does not begin with it.
     pub const fn singular(self, singular: &'static str) -> Self {
         Self { singular, ..self }
     }
 
-    /// What the command line takes for it.
+    /// Sets the short names, such as `po` for pods.
     pub const fn short(self, short: &'static [&'static str]) -> Self {
         Self { short_names: short, ..self }
     }
 
-    /// What it is listed with.
+    /// Sets the categories, such as `all`.
     pub const fn categories(self, categories: &'static [&'static str]) -> Self {
         Self { categories, ..self }
     }
@@ -57,20 +59,21 @@ impl ResourceNames {
     }
 }
 
+/// Whether objects of a kind are in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Namespaced,
     Cluster,
 }
 
-/// Where objects are kept, below `/registry/`, and in which version.
+/// Where objects are stored, below `/registry/`, and in which version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageConfig {
-    /// Empty: the kind is not stored at all, like a review.
+    /// Empty: the kind is not stored, like a review.
     pub prefix: &'static str,
-    /// With its group, where that is another than the kind's own.
+    /// The storage version, with its group if that is not the kind's own.
     pub version: &'static str,
-    /// As JSON; all others are stored as protobuf.
+    /// Whether objects are stored as JSON; otherwise as protobuf.
     pub json: bool,
 }
 
@@ -86,11 +89,11 @@ impl StorageConfig {
     }
 }
 
-/// A further path below an object.
+/// A subresource: a further path below an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subresource {
     pub name: &'static str,
-    /// What it takes and gives.
+    /// The kind of the request and response body.
     pub kind: &'static str,
     pub verbs: &'static [&'static str],
 }
@@ -104,31 +107,32 @@ impl Subresource {
         Self { name, kind, verbs }
     }
 
-    /// How many there are to be, and are.
+    /// The `scale` subresource: desired and current replicas.
     pub const SCALE: Self = Self::new("scale", "Scale", &["get", "patch", "update"]);
 
-    /// The status by itself, of this kind.
+    /// The `status` subresource of this kind.
     pub const fn status(kind: &'static str) -> Self {
         Self::new("status", kind, &["get", "patch", "update"])
     }
 }
 
-/// The verbs that discovery names.
+/// Verbs in discovery.
 pub mod verbs {
     pub const ALL: &[&str] =
         &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     pub const NO_COLLECTION: &[&str] =
         &["create", "delete", "get", "list", "patch", "update", "watch"];
     pub const CREATE: &[&str] = &["create"];
-    /// Those of custom kinds, in the order in which discovery names them.
+    /// The verbs of custom resources, in the order in which discovery lists them.
     pub const CUSTOM: &[&str] =
         &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 }
 
-/// What is wrong with a name; `prefix`: it is one that the server will complete.
+/// Returns the errors of a name. With `prefix` the name is a `generateName`, to which the server
+/// appends a suffix.
 pub type ValidateName = fn(name: &str, prefix: bool) -> Vec<String>;
 
-/// The usual rules for names.
+/// Common name validations.
 pub mod name_validation {
     use object::names;
 
@@ -140,7 +144,8 @@ pub mod name_validation {
         whole(name, prefix, names::dns1123_subdomain)
     }
 
-    /// The same, where upstream counts bytes and looks at whole names alone.
+    /// Like `dns_subdomain`, with upstream's messages of declarative validation: the length is in
+    /// bytes, and a prefix is checked as a path segment only.
     pub fn long_name(name: &str, prefix: bool) -> Vec<String> {
         let rule = if prefix { names::path_segment_prefix } else { names::dns1123_subdomain };
         let wrong = rule(name).into_iter();
@@ -155,22 +160,22 @@ pub mod name_validation {
         whole(name, prefix, names::dns1035_label)
     }
 
-    /// Anything that can stand in a path: RBAC objects are named freely.
+    /// Any name that can be a path segment, as RBAC objects have.
     pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
         if prefix { names::path_segment_prefix(name) } else { names::path_segment_name(name) }
     }
 }
 
-/// One column of `kubectl get`.
+/// A column of `kubectl get`.
 #[derive(Debug)]
 pub struct TableColumn<K: 'static> {
     pub name: &'static str,
     /// `string`, `integer`, `boolean`, `date`.
     pub ty: &'static str,
     pub format: &'static str,
-    /// 0 is always shown, 1 only when wide.
+    /// 0: always shown; 1: only with `-o wide`.
     pub priority: i32,
-    /// The cell, as seen at this time (seconds since 1970).
+    /// Computes the cell at this time (seconds since 1970).
     pub cell: fn(&K, i64) -> Value,
 }
 
@@ -179,17 +184,17 @@ impl<K> TableColumn<K> {
         Self { name, ty, format: "", priority: 0, cell }
     }
 
-    /// Most are texts.
+    /// A column of type string.
     pub const fn text(name: &'static str, cell: fn(&K, i64) -> Value) -> Self {
         Self::new(name, "string", cell)
     }
 
-    /// A text that is shown only when wide.
+    /// A column of type string that is shown only with `-o wide`.
     pub const fn wide_text(name: &'static str, cell: fn(&K, i64) -> Value) -> Self {
         Self::text(name, cell).wide()
     }
 
-    /// Shown only when wide.
+    /// Shows the column only with `-o wide`.
     pub const fn wide(self) -> Self {
         Self { priority: 1, ..self }
     }
@@ -203,40 +208,40 @@ impl<K: Kind> TableColumn<K> {
     pub const AGE: Self = Self::new("Age", "string", |object, now| {
         crate::age(object.meta().creation_timestamp(), now).into()
     });
-    /// What kinds show that nobody has made columns for.
+    /// The second column of kinds without columns of their own.
     pub const CREATED_AT: Self =
         Self::new("Created At", "date", |object, _| object.meta().creation_timestamp().into());
 }
 
-/// What objects are looked up by, besides namespace and name. Declared once: the
-/// server selects and watches by it, caches keep an index of it.
+/// A field that field selectors can use, besides name and namespace. The server selects and watches
+/// by it, and caches have an index of it.
 #[derive(Debug)]
 pub struct SelectableField<K: 'static> {
-    /// The field selector's name for it.
+    /// Name of the field in field selectors.
     pub name: &'static str,
     pub value: fn(&K) -> String,
-    /// Whether watches follow it as a topic of its own; others only filter.
+    /// Whether the watch cache keeps a separate topic for it; otherwise watches only filter.
     pub watch_topic: bool,
 }
 
 impl<K> SelectableField<K> {
-    /// Selects, and has a chain of its own in the ring: for what many watch.
+    /// A field with its own topic in the watch cache, for fields that many watches select.
     pub const fn with_watch_topic(name: &'static str, of: fn(&K) -> String) -> Self {
         Self { name, value: of, watch_topic: true }
     }
 
-    /// Selects only.
+    /// A field that watches only filter by.
     pub const fn filter_only(name: &'static str, of: fn(&K) -> String) -> Self {
         Self { name, value: of, watch_topic: false }
     }
 }
 
-/// All of the metadata that a client may set: what an update of the status leaves as it
-/// was, for kinds that are strict about it.
+/// The metadata fields that clients can set. For strict kinds, an update of the status leaves them
+/// unchanged.
 pub const CLIENT_METADATA_FIELDS: &[&str] =
     &["annotations", "deletionTimestamp", "finalizers", "labels", "ownerReferences", "selfLink"];
 
-/// Who writes an object, and when.
+/// The user of a write request, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteContext<'a> {
     /// Seconds since 1970.
@@ -247,72 +252,72 @@ pub struct WriteContext<'a> {
     pub extra: &'a BTreeMap<String, Vec<String>>,
 }
 
-/// How long a deleted object may take to go.
+/// The grace period of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GracefulDeletion {
-    /// It goes at once, whatever was asked.
+    /// The object is deleted at once, whatever the request says.
     None,
-    /// These seconds.
+    /// In seconds.
     Seconds(i64),
 }
 
-/// A part of a cluster that acts on objects, beside the API server.
+/// A component that acts on objects and that a cluster may lack, such as an ingress controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub name: &'static str,
-    /// What is said about an object where the part is lacking.
+    /// The warning to clients that write an object when the component is missing.
     pub lacking: &'static str,
-    /// Group and plural: an object of these says that somebody has brought the part.
+    /// Group and plural of a resource whose existence shows that the component is installed.
     pub announced_by: Option<(&'static str, &'static str)>,
 }
 
-/// A built-in kind. Say what it is called; override a hook only
-/// where the kind differs from the default. Hooks see the object as a type, but
-/// it is the server's own tree: nothing is decoded, copied or lost.
+/// A built-in kind. Declare its names, and override a hook only where the kind differs from the
+/// default. Hooks see the object through a typed lens on the server's own value: nothing is
+/// decoded, copied or lost.
 pub trait Kind: Lens {
     const NAMES: ResourceNames;
     const SCOPE: Scope = Scope::Namespaced;
     const VERBS: &'static [&'static str] = verbs::ALL;
     const STORAGE: StorageConfig = StorageConfig::new(Self::NAMES.plural, Self::NAMES.version);
-    /// What objects of the kind need besides the API server, and a cluster may lack.
+    /// The component that objects of the kind need and that a cluster may lack.
     const NEEDS: Option<&'static Part> = None;
-    /// Whether changes of the desired state are counted.
+    /// Whether `metadata.generation` counts changes of the desired state.
     const GENERATION: bool = false;
-    /// After how long an object goes by itself.
+    /// After how long objects expire.
     const TTL: Option<Duration> = None;
-    /// Whether a deletion is answered with what was deleted, or with a status.
+    /// Whether the response to a deletion is the deleted object; otherwise it is a Status.
     const SHOWS_DELETED: bool = false;
-    /// Whether what belongs to the object stays when it is deleted and nothing is said of
-    /// that, and what is said then.
+    /// If set, dependents are orphaned when a deletion sets no propagation policy. The text is the
+    /// warning to the client.
     const ORPHANS: Option<&'static str> = None;
-    /// Whether an update may leave open which version it is based on.
+    /// Whether an update without a resourceVersion is allowed.
     const BLIND_UPDATES: bool = true;
-    /// Whether fields of features that are off count as a change before they are dropped.
+    /// Whether disabled fields count as a change of the generation before they are dropped.
     const COUNTS_DORMANT: bool = false;
-    /// Whether the rules tell what is empty from what is not there, old and new.
+    /// Whether validation of updates distinguishes empty lists and maps from absent ones.
     const TELLS_HOLLOW: bool = false;
-    /// What of the metadata an update of the status leaves as it was; `*`: all.
+    /// Metadata fields that an update of the status leaves unchanged; `*`: all.
     const STATUS_KEEPS: &'static [&'static str] = &[];
-    /// Whether a finalizer without a domain may have any name.
+    /// Whether finalizers without a domain may have any name.
     const ANY_FINALIZER: bool = false;
-    /// Whether its rules compile expressions or patterns, which may take long.
+    /// Whether validation compiles expressions or patterns, which may take long.
     const COMPILES: bool = false;
-    /// Whether an update of what is not there makes it.
+    /// Whether an update of an object that does not exist creates it.
     const CREATED_BY_UPDATE: bool = false;
-    /// Whether a name is generated as it was asked for, without anything behind it.
+    /// Whether `generateName` is used as the name, without a suffix.
     const EXACT_NAMES: bool = false;
-    /// Whether bytes that are none are told from none at all when changes are counted.
+    /// Whether empty bytes differ from absent ones, in storage and for the generation.
     const EMPTY_BYTES: bool = false;
-    /// Whether it is served without being asked for.
+    /// Whether the version is served by default.
     const DEFAULT_ON: bool = true;
-    /// What is said of a version that goes away; empty where it stays.
+    /// The deprecation warning of the version, after "is"; empty: not deprecated.
     const DEPRECATED: &'static str = "";
-    /// The feature without which it is not served.
+    /// The feature gate that enables the version.
     const GATE: Option<&'static str> = None;
     const SUBRESOURCES: &'static [Subresource] = &[];
     const COLUMNS: &'static [TableColumn<Self>] = &[TableColumn::NAME, TableColumn::CREATED_AT];
     const INDEXES: &'static [SelectableField<Self>] = &[];
-    /// What is said of an unknown field selector: `{}` is its name, `{kind}` the kind's.
+    /// The error for an unknown field selector: `{}` is replaced by its name, `{kind}` by the kind.
     const NO_INDEX: &'static str = "field label not supported: {}";
     const NAME: ValidateName = name_validation::dns_subdomain;
 
@@ -320,12 +325,12 @@ pub trait Kind: Lens {
         Object::view(self.tree()).metadata()
     }
 
-    /// Whether the object is on its way out.
+    /// Whether the object is being deleted (has a deletionTimestamp).
     fn is_terminating(&self) -> bool {
         self.meta().is_terminating()
     }
 
-    /// A reference to this object, as the one that manages another.
+    /// The controller reference to this object, for objects that it manages.
     fn controller_ref(&self) -> OwnerReference {
         OwnerReference::new()
             .with_api_version(Self::NAMES.api_version())
@@ -336,7 +341,7 @@ pub trait Kind: Lens {
             .with_block_owner_deletion(true)
     }
 
-    /// This object, as seen now, as the reason for a write.
+    /// This object, in its current revision, as the cause of a write.
     fn write_cause(&self, rule: &str) -> WriteCause {
         WriteCause {
             reason: rule.into(),
@@ -347,20 +352,20 @@ pub trait Kind: Lens {
         }
     }
 
-    /// How long the object may take to go, if that is what was `asked`.
+    /// The grace period of a deletion that requests `_asked` seconds.
     fn grace(&self, _asked: Option<i64>) -> GracefulDeletion {
         GracefulDeletion::None
     }
-    /// What no reader of the kind can make sense of, in Go's words.
+    /// The decode error of a value that Go's conversion cannot parse, with Go's message.
     fn misread(&self) -> Option<String> {
         None
     }
-    /// Fills defaults that depend on other fields. Constant defaults live on the field.
+    /// Sets defaults that depend on other fields. Constant defaults are declared on the field.
     fn default_fields(&mut self) {}
-    /// Fills defaults that depend on when it is written.
+    /// Sets defaults that depend on the request, such as its time.
     fn stamp(&mut self, _by: &WriteContext) {}
-    /// What the server decides on creation, after plugins have changed the object: nobody but
-    /// who knows it says what its status is.
+    /// Changes the object before it is created, after admission. By default clears the status,
+    /// which only the status subresource may set.
     fn prepare_create(&mut self) {
         if Self::SUBRESOURCES.iter().any(|part| part.name == "status") {
             let mut tree: Value = mem::take(self).into();
@@ -368,63 +373,62 @@ pub trait Kind: Lens {
             *self = tree.into();
         }
     }
-    /// What the server decides when the main resource is updated.
+    /// Changes the object before the main resource is updated.
     fn prepare_update(&mut self, _old: &Self) {}
-    /// What the server decides when the status is updated.
+    /// Changes the object before its status is updated.
     fn prepare_status(&mut self, _old: &Self) {}
-    /// What the server writes down about a write: who, and when.
+    /// Records the user or the time of a write in the object.
     fn sign(&mut self, _old: Option<&Self>, _by: &WriteContext) {}
-    /// What the server decides when a part is updated through a path of its own: all but
-    /// that part is as it was.
+    /// Changes the object before a subresource is updated: everything but the subresource's fields
+    /// is reset to the old object.
     fn prepare_part(&mut self, _part: &str, _old: &Self) {}
-    /// Where the object stands in a table; names decide among equals.
+    /// Sort key of the object in a table; objects with equal keys are sorted by name.
     fn rank(&self) -> i64 {
         0
     }
-    /// What a table says of the object besides its cells: that it has ended, and how.
+    /// Reason and message of the row condition `Completed`, for finished objects.
     fn ended(&self) -> Option<(&'static str, &'static str)> {
         None
     }
-    /// Rules across fields.
+    /// Validates a new object.
     fn validate(&self, _errs: &mut ErrorList) {}
-    /// Rules between the old and the new object; where there are none, the new one's own.
+    /// Validates an update; by default like a new object.
     fn validate_update(&self, _old: &Self, errs: &mut ErrorList) {
         self.validate(errs);
     }
-    /// Rules for an update of the status.
+    /// Validates an update of the status.
     fn validate_status(&self, _old: &Self, _errs: &mut ErrorList) {}
-    /// The same, where the rules depend on the time (seconds since 1970).
+    /// Like `validate_status`, where validation depends on the time (seconds since 1970).
     fn validate_status_at(&self, old: &Self, _now: i64, errs: &mut ErrorList) {
         self.validate_status(old, errs);
     }
-    /// Rules for an update of what is approved.
+    /// Validates an update of the `approval` subresource.
     fn validate_approval(&self, old: &Self, errs: &mut ErrorList) {
         self.validate_status(old, errs);
     }
-    /// Rules for an update of a part.
+    /// Validates an update of a subresource.
     fn validate_part(&self, _part: &str, _old: &Self, _errs: &mut ErrorList) {}
-    /// The part without which this object is stored, and nothing follows from it.
+    /// The component that this object needs; without it the object is stored and has no effect.
     fn needs(&self) -> Option<&'static Part> {
         Self::NEEDS
     }
-    /// What who writes the object should hear, though it is taken: what is out of use,
-    /// what will not do what it seems to. `old`: it is not new.
+    /// Collects warnings for the client, such as deprecated fields. `_old` is set on updates.
     fn warn(&self, _old: Option<&Self>, _warnings: &mut WarningList) {}
-    /// The same, of an update of the status.
+    /// Collects warnings about an update of the status.
     fn warn_status(&self, _warnings: &mut WarningList) {}
 
-    /// What a deletion leaves on an object that is not gone at once.
+    /// Changes an object that is being deleted and not removed at once.
     fn prepare_delete(&mut self, _now: i64) {}
-    /// Rules of this version besides those of the stored one, on objects as they are stored.
+    /// Validates what only this served version requires; both objects are in the storage version.
     fn validate_version(_object: &Value, _old: Option<&Value>, _errs: &mut ErrorList) {}
 
-    /// From this version to the one that is stored.
+    /// Converts an object from this version to the storage version.
     fn to_stored(_object: &mut Value) {}
-    /// From the one that is stored to this version.
+    /// Converts an object from the storage version to this version.
     fn from_stored(_object: &mut Value) {}
 }
 
-/// Checks that a name keeps a rule.
+/// Validates name and generateName with the kind's name validation.
 pub fn validate_name(rule: ValidateName, meta: &ObjectMeta, errs: &mut ErrorList) {
     let metadata = FieldPath::Root.field("metadata");
     if !meta.generate_name().is_empty() {

@@ -1,5 +1,5 @@
-//! Shape as data, and everything that can be done to an object by knowing it:
-//! fill defaults, drop what is unknown, check, patch, apply, encode.
+//! Type schemas as data, and the generic operations on objects that they drive: defaulting,
+//! pruning, validation, patching, server-side apply, protobuf and OpenAPI.
 
 pub mod apply;
 mod check;

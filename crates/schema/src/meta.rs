@@ -1,4 +1,4 @@
-//! The rules that hold for the metadata of every object.
+//! Validation of the metadata of every object.
 
 use object::{
     List, ManagedFieldsEntry, Map, Object, ObjectMeta, OwnerReference, Value, View, names,
@@ -6,17 +6,17 @@ use object::{
 
 use crate::{ErrorList, FieldPath, Scope};
 
-/// All annotations of an object together are at most this long.
+/// Maximum size of all annotations of an object together, in bytes.
 const ANNOTATIONS: usize = 256 * 1024;
-/// The name of a field manager is at most this long.
+/// Maximum length of a field manager's name, in bytes.
 const MAX_MANAGER_NAME_LENGTH: usize = 128;
 const SUBRESOURCE: usize = 256;
-/// Finalizers that need no domain in front.
+/// Finalizers that need no domain prefix.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
 const METADATA: FieldPath = FieldPath::Root.field("metadata");
 
-/// Checks what is common to all kinds. Names are the matter of each kind.
+/// Validates the metadata that all kinds share. Names are validated by each kind.
 pub fn validate_object_meta(
     object: &Value,
     old: Option<&Value>,
@@ -35,8 +35,8 @@ pub fn validate_object_meta(
     check_common(meta, true, errs);
 }
 
-/// What is told once more of an update by the few kinds upstream checks thrice; `whole`: that
-/// are then checked as new ones, too.
+/// Reports the errors of an update again, for the few kinds whose metadata upstream validates
+/// repeatedly; `whole`: the kind is also validated like a new object.
 pub fn validate_object_meta_repeated(
     object: &Value,
     old: &Value,
@@ -81,7 +81,7 @@ pub fn validate_annotations(annotations: &Map<String>, at: &FieldPath, errs: &mu
     }
 }
 
-/// A finalizer, wherever it stands.
+/// Validates the name of a finalizer.
 pub fn validate_finalizer_name(finalizer: &str, at: &FieldPath, errs: &mut ErrorList) {
     errs.invalid_each(at, finalizer, names::qualified_name(finalizer));
     check_standard(finalizer, at, errs);
@@ -94,7 +94,7 @@ fn check_standard(finalizer: &str, at: &FieldPath, errs: &mut ErrorList) {
     }
 }
 
-/// A finalizer of a built-in kind is a standard one, or names its domain.
+/// A finalizer of a built-in kind must be a standard one or have a domain prefix.
 pub fn validate_finalizers(meta: &ObjectMeta, errs: &mut ErrorList) {
     let all = METADATA.field("finalizers");
     all.for_each_item(meta.finalizers().iter(), |finalizer, at| {
@@ -211,7 +211,7 @@ fn check_owner(owner: &OwnerReference, at: &FieldPath, errs: &mut ErrorList) {
     }
 }
 
-/// A reference in the order in which Go writes its fields.
+/// Formats a reference with its fields in Go's order.
 fn shown(owner: &OwnerReference) -> String {
     let mut text = format!(
         "{{\"apiVersion\":{:?},\"kind\":{:?},\"name\":{:?},\"uid\":{:?}",

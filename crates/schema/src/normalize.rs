@@ -1,17 +1,17 @@
-//! One form for each object: constant defaults filled, what is empty left out,
-//! and what Go writes although it is empty written.
+//! Normalization: one form for equal objects. Constant defaults are set, empty values are dropped,
+//! and the empty values that Go writes are written.
 
 use object::{FieldId, FieldSchema, NULL, StructAlternative, StructSchema, Type, Value};
 
-/// Fills constant defaults; drops fields that the shape does not know or leaves out. What has
-/// its form already stays shared with whoever else has it.
+/// Sets constant defaults and drops fields that the type does not have or that Go omits. Values
+/// that are already normalized stay shared.
 pub fn normalize(shape: &StructSchema, object: &mut Value) {
     if let Some(new) = object_of(shape, object) {
         *object = new;
     }
 }
 
-/// The object in its form, in as much room as it needs; `None` if it has that already.
+/// The normalized object, without spare capacity; `None` if it is normalized.
 fn object_of(shape: &StructSchema, object: &Value) -> Option<Value> {
     let index = shape.index()?;
     let (known, mut missing) = (object.interned_fields(), &*index.zero_fields);
@@ -70,8 +70,8 @@ fn value_of(ty: &Type, value: &Value) -> Option<Value> {
     }
 }
 
-/// Brings back what was `given` empty of `which` fields, so that rules can tell it from none:
-/// until an object is stored, Go can, and then some of it.
+/// Restores the explicitly empty values of `given` in fields that satisfy `which`, so that
+/// validation can distinguish them from absent ones, as Go can until an object is stored.
 pub(crate) fn restore_empty(
     shape: &StructSchema,
     object: &mut Value,
@@ -90,8 +90,8 @@ pub(crate) fn restore_empty(
     }
 }
 
-/// Drops empty lists and maps where there were none before: nobody has changed anything. Those
-/// that Go writes stay in objects that are new.
+/// Drops empty lists and maps that the old object lacks: they are no change. In new objects those
+/// that Go writes stay.
 pub(crate) fn drop_new_empty(shape: &StructSchema, new: &mut Value, old: &Value) {
     if !has_empty_collection(shape, new) {
         return;
@@ -142,7 +142,7 @@ fn drop_value(ty: &Type, new: &mut Value, old: &Value) {
     }
 }
 
-/// Whether something in an object is there and empty.
+/// Whether the object contains an explicitly empty list or map.
 pub(crate) fn has_empty_collection(shape: &StructSchema, object: &Value) -> bool {
     shape.present_fields(object).any(|(field, value)| {
         !value.is_null() && (is_hollow(field, value) || has_hollow(&field.ty, value))
@@ -158,16 +158,18 @@ fn has_hollow(ty: &Type, value: &Value) -> bool {
     }
 }
 
-/// An empty list or map is none at all: protobuf, in which objects are stored, cannot tell.
+/// Whether the field is an empty list or map. Normalization drops it, because protobuf, in which
+/// objects are stored, cannot represent it.
 fn is_hollow(field: &FieldSchema, value: &Value) -> bool {
     is_collection(field) && value.is_zero()
 }
 
+/// Whether the field is a list or map.
 pub(crate) fn is_collection(field: &FieldSchema) -> bool {
     matches!(*field.ty, Type::List(_) | Type::Map(_))
 }
 
-/// Whether there can be anything to do inside.
+/// Whether values of the type can contain structs, lists or maps.
 fn nested(ty: &Type) -> bool {
     matches!(ty, Type::Object(_) | Type::StructOr(..) | Type::List(_) | Type::Map(_))
 }

@@ -1,5 +1,5 @@
-//! The API described to programs, as OpenAPI: a document for each group and version
-//! (v3), and one for everything (v2). All of it follows from the definitions.
+//! OpenAPI documents: one for each group and version (v3), and one for the whole API (v2). They are
+//! generated from the resource definitions.
 
 mod non_resource_paths;
 mod operation;
@@ -14,7 +14,7 @@ pub use self::{
     v3::{non_resource_documents, v3},
 };
 
-/// The release of the API that the documents name.
+/// The API version in the documents.
 const VERSION: &str = "1.37";
 
 #[cfg(test)]

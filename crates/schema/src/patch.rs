@@ -1,7 +1,8 @@
-//! The four ways in which a client changes part of an object.
+//! The patch types of the API: JSON patch, JSON merge patch and strategic merge patch, and the
+//! three-way patch of `kubectl apply`.
 //!
-//! Nothing is changed when a patch does not apply. What comes out has not been checked: it
-//! passes `conform` like anything else that a client sent.
+//! A patch that fails changes nothing. The result has not been validated: it passes through
+//! `coerce` like every object that a client sends.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -27,19 +28,19 @@ pub use self::{
     three_way::create_three_way_patch,
 };
 
-/// Why a patch was refused, by what the server answers.
+/// Why a patch was rejected; each variant has its HTTP status code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// It is not a patch of its kind: 400.
+    /// The patch is malformed: 400.
     #[error("{0}")]
     Malformed(String),
-    /// It asks for more than one request may: 413.
+    /// The patch exceeds a limit: 413.
     #[error("{0}")]
     TooLarge(String),
-    /// The object is not such that the patch applies to it: 422.
+    /// The patch does not apply to the object: 422.
     #[error("{0}")]
     Unprocessable(String),
-    /// The patch cannot be merged; upstream calls that its own fault: 500.
+    /// The patch cannot be merged; upstream answers with an internal error: 500.
     #[error("{0}")]
     Failed(String),
 }
@@ -55,7 +56,7 @@ impl PatchError {
         }
     }
 
-    /// The answer, as upstream gives it.
+    /// The Status of the response, with upstream's message.
     pub fn status(&self) -> Status {
         match self {
             Self::Malformed(why) => Status::bad_request(why.as_str()),
@@ -93,7 +94,7 @@ fn delete(object: &mut Value, name: &str) {
     }
 }
 
-/// The word that Go's JSON decoder has for this type of value.
+/// The name of this JSON type in the errors of Go's JSON decoder.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -107,7 +108,7 @@ pub(crate) fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// A patch that must be an object and is not.
+/// The error for a patch that must be an object and is not.
 pub fn not_an_object(patch: &Value) -> PatchError {
     let found = json_type(patch);
     PatchError::Malformed(format!(

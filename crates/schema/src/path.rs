@@ -1,7 +1,8 @@
-//! Where a walk through an object is. Costs nothing until it is printed.
+//! Field paths for error messages. A path is formatted only when it is printed.
 
 use std::fmt;
 
+/// The path of a field in an object, as a list linked to the parent path.
 #[derive(Clone, Copy, Debug)]
 pub enum FieldPath<'a> {
     Root,
@@ -17,17 +18,17 @@ impl FieldPath<'static> {
 }
 
 impl<'a> FieldPath<'a> {
-    /// The field `name` of what is here: `spec.replicas`.
+    /// The field `name` of this object: `spec.replicas`.
     pub const fn field(&'a self, name: &'a str) -> Self {
         Self::Field(self, name)
     }
 
-    /// The item `at` of the list that is here: `containers[0]`.
+    /// The item `at` of this list: `containers[0]`.
     pub const fn index(&'a self, at: usize) -> Self {
         Self::Index(self, at)
     }
 
-    /// Each item of the list that is here, with its place.
+    /// Calls `check` with each item of this list and its path.
     pub fn for_each_item<T>(
         &self,
         items: impl Iterator<Item = T>,
@@ -36,14 +37,14 @@ impl<'a> FieldPath<'a> {
         items.enumerate().for_each(|(at, item)| check(item, &self.index(at)));
     }
 
-    /// The field `name`, if it is there, with its place.
+    /// Calls `check` with the field `name` and its path, if it is set.
     pub fn if_present<T>(&self, name: &str, value: Option<T>, check: impl FnOnce(T, &FieldPath)) {
         if let Some(value) = value {
             check(value, &self.field(name));
         }
     }
 
-    /// The entry `name` of the map that is here: `labels[app]`.
+    /// The entry `name` of this map: `labels[app]`.
     pub const fn key(&'a self, name: &'a str) -> Self {
         Self::Key(self, name)
     }

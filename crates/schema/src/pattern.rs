@@ -1,4 +1,4 @@
-//! Regular expressions as RE2 reads them.
+//! Regular expressions in RE2 syntax, with limits on their size and work.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,24 +10,25 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 use crate::work_budget::{self, Exhausted};
 
-/// What a compiled pattern may take.
+/// Maximum size of a compiled pattern, in bytes.
 const MAX_COMPILED_SIZE: usize = 1 << 20;
-/// How many states a pattern may have; somewhat more than fit into that.
+/// Maximum number of states of a pattern; slightly more than fit into that size.
 const MOST_STATES: u64 = 100_000;
-/// How many states all patterns in the cache may have: some 32 MiB.
+/// Maximum number of states of all cached patterns, about 32 MiB.
 const CACHED: usize = 500_000;
-/// Each look at a text may take as long as the text has bytes and the pattern states, at worst.
+/// Maximum work of one match: bytes of the text times states of the pattern.
 const MATCH: u64 = 1 << 28;
-/// How many bytes and states are gone through in a unit of effort.
+/// How much of that work is one unit of the work budget.
 const PER_EFFORT: u64 = 500;
 
+/// A compiled pattern, or RE2's error message.
 type Compiled = Result<Pattern, String>;
 
-/// Patterns that were compiled lately: each stands in an object that is read again and again.
+/// Recently compiled patterns: each is part of an object that is used again and again.
 static CACHE: LazyLock<Mutex<Recent<String, Compiled>>> =
     LazyLock::new(|| Mutex::new(Recent::new(CACHED)));
 
-/// A pattern that has been compiled.
+/// A compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -40,13 +41,13 @@ impl Pattern {
         Ok(self.regex.is_match(text))
     }
 
-    /// What matches first.
+    /// The first match.
     pub fn find<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Exhausted> {
         self.spend(text)?;
         Ok(self.regex.find(text).map(|found| found.as_str()))
     }
 
-    /// The first `most` that match, one after the other. Each may have to look at all of the rest.
+    /// The first `most` matches. Each search may scan all of the rest.
     pub fn find_all<'t>(&self, text: &'t str, most: usize) -> Result<Vec<&'t str>, Exhausted> {
         self.spend(text)?;
         let (mut all, mut looked_at) = (Vec::new(), 0);
@@ -62,7 +63,7 @@ impl Pattern {
         Ok(all)
     }
 
-    /// Roughly how large the pattern is when it is compiled.
+    /// The approximate number of states of the compiled pattern.
     pub fn states(&self) -> u64 {
         self.states
     }
@@ -76,7 +77,7 @@ impl Pattern {
     }
 }
 
-/// Compiles `pattern`, or finds it compiled; the error is RE2's, as Go prints it.
+/// Compiles `pattern` or takes it from the cache; the error is RE2's, as Go prints it.
 pub fn compile(pattern: &str) -> Compiled {
     match cached(pattern) {
         Some(compiled) => compiled,
@@ -84,7 +85,7 @@ pub fn compile(pattern: &str) -> Compiled {
     }
 }
 
-/// The pattern as it was compiled before, if it is known still.
+/// The compiled pattern, if it is cached.
 pub fn cached(pattern: &str) -> Option<Compiled> {
     CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(pattern).cloned()
 }
@@ -124,7 +125,7 @@ fn compile_anew(pattern: &str) -> Compiled {
     compiled
 }
 
-/// About how many states an automaton for this has.
+/// The approximate number of states of the automaton.
 fn states(pattern: &Hir) -> u64 {
     match pattern.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => 1,
@@ -142,14 +143,14 @@ fn states(pattern: &Hir) -> u64 {
     }
 }
 
-/// The same pattern in the syntax of `regex`: classes are ASCII, brackets do not
-/// nest, and what RE2 refuses is refused.
+/// Translates the pattern to the syntax of the `regex` crate: character classes are ASCII, brackets
+/// do not nest, and what RE2 rejects is rejected.
 #[expect(clippy::too_many_lines, reason = "an arm for each sign")]
 fn translate(pattern: &str) -> Result<String, String> {
     let wrong = |what: &str, part: &str| Err(format!("error parsing regexp: {what}: `{part}`"));
     let chars: Vec<char> = pattern.chars().collect();
     let text = |from: usize, to: usize| -> String { part(&chars, from, to).iter().collect() };
-    // the end of the last named class, beyond which none is looked for
+    // the end of the last named class; none is searched for beyond it
     let last_named = chars.windows(2).rposition(|two| two == [':', ']']).unwrap_or_default();
     let mut out = String::with_capacity(pattern.len());
     let (mut at, mut depth, mut repeated) = (0, 0_usize, None);
@@ -242,12 +243,12 @@ fn translate(pattern: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The signs between two places.
+/// The characters between two indexes.
 fn part(chars: &[char], from: usize, to: usize) -> &[char] {
     chars.get(from..to.min(chars.len())).unwrap_or_default()
 }
 
-/// How long the beginning of a look around is, if this is one.
+/// The length of the start of a look-around group, which RE2 rejects.
 fn looks(rest: &[char]) -> Option<usize> {
     match rest {
         ['(', '?', '=' | '!', ..] => Some(3),
@@ -266,7 +267,7 @@ fn regex_syntax_needs_escape(c: char) -> bool {
     matches!(c, ']' | '}' | '#' | '&' | '~' | '-')
 }
 
-/// The first range that ends before it begins.
+/// The first character range that ends before it begins.
 fn range(pattern: &str) -> Option<String> {
     let chars: Vec<char> = pattern.chars().collect();
     let is_wrong = |part: &&[char]| matches!(part, [low, '-', high] if low > high);
@@ -274,7 +275,7 @@ fn range(pattern: &str) -> Option<String> {
     Some(found.iter().collect())
 }
 
-/// The end of `{n,m}`, if it is that.
+/// The end of a repetition `{n,m}`; `None` if it is none.
 fn bounds(chars: &[char], at: usize) -> Option<usize> {
     let within = |c: &char| c.is_ascii_digit() || *c == ',';
     let close = at + 1 + chars.iter().skip(at + 1).take_while(|c| within(c)).count();
@@ -287,7 +288,7 @@ fn bounds(chars: &[char], at: usize) -> Option<usize> {
     (!low.is_empty() && digits(low) && digits(high)).then_some(close + 1)
 }
 
-/// Translates what a backslash begins.
+/// Translates an escape sequence.
 fn escape(chars: &[char], at: usize, out: &mut String, class: bool) -> Result<usize, String> {
     let wrong = |what: &str, end: usize| {
         let part: String = part(chars, at, end).iter().collect();
@@ -361,7 +362,7 @@ fn escape(chars: &[char], at: usize, out: &mut String, class: bool) -> Result<us
     }
 }
 
-/// Translates a class in brackets. No named class ends after `last_named`.
+/// Translates a bracket expression. No named class ends after `last_named`.
 fn class(
     chars: &[char],
     start: usize,
@@ -467,7 +468,7 @@ mod tests {
         assert!(compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$").is_ok());
     }
 
-    /// Were each sign to look at all of the rest, this would take minutes.
+    /// If each character scanned all of the rest, this would take minutes.
     #[test]
     fn a_long_pattern_is_read_in_linear_time() {
         for part in ["{", "{1", r"\Q\E", "[:", r"\p", "(?"] {

@@ -1,7 +1,7 @@
-//! Protobuf by field number: one codec for every kind, driven by its shape.
+//! Protobuf codec for every kind, driven by its type schema and field numbers.
 //!
-//! Upstream writes every field that is no pointer, be it empty or not, in the
-//! order of the numbers, and maps by key: the same object has the same bytes.
+//! Upstream writes every field that is not a pointer, even if it is empty, in the order of the
+//! field numbers, and maps sorted by key: equal objects have equal bytes.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -18,5 +18,5 @@ pub use self::{
     wire::DecodeError,
 };
 
-/// What stands before every message: stored bytes and bodies alike.
+/// The prefix of every message, in storage and in bodies.
 pub const MAGIC: &[u8] = b"k8s\0";

@@ -1,9 +1,9 @@
-//! The defaults that the schema tells to clients, which are not only those of the kinds:
-//! a plain field that is always written is empty when nobody has set it.
+//! The field defaults in published schemas. Besides declared defaults these are the zero values of
+//! fields that Go always writes: structs that are no pointers, and scalars without `omitempty`.
 
 use object::{FieldSchema, Type, Value};
 
-/// What clients may take for granted where the field is absent.
+/// The default of an absent field in OpenAPI schemas and in server-side apply.
 pub(crate) fn openapi_default(field: &FieldSchema) -> Option<Value> {
     let (rules, ty) = (&field.attributes, &*field.ty);
     if !field.default.is_null() && !rules.unpublished_default {

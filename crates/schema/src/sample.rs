@@ -1,4 +1,4 @@
-//! A small kind for the tests of this crate: it has every way of merging.
+//! A small kind for the tests of this crate, with every list type and merge strategy.
 
 use crate::{Kind, ResourceNames, Subresource};
 use macros::api;

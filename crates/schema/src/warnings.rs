@@ -1,28 +1,28 @@
-//! What is said about an object that is taken nevertheless.
+//! Warnings about an object that is accepted; the response carries them in `Warning` headers.
 
 use std::fmt::Display;
 
 use crate::FieldPath;
 
-/// More than fit into the headers of an answer.
+/// Maximum number of warnings; more do not fit into the headers of a response.
 const MOST: usize = 1_000;
 
-/// Collects what the caller shall be told; each thing once.
+/// Collects warnings for the client, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WarningList(pub Vec<String>);
 
 impl WarningList {
-    /// About what is at this path.
+    /// Adds a warning about the field at this path.
     pub fn push_at(&mut self, at: &FieldPath, what: impl Display) {
         self.push(format!("{at}: {what}"));
     }
 
-    /// Whether no more fit: what could only add to them need not be looked for.
+    /// Whether the list is full, so that callers need not search for further warnings.
     pub fn is_full(&self) -> bool {
         self.0.len() >= MOST
     }
 
-    /// About the object as a whole.
+    /// Adds a warning about the whole object.
     pub fn push(&mut self, what: impl Into<String>) {
         let what = what.into();
         if !self.is_full() && !self.0.contains(&what) {

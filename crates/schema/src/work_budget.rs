@@ -1,26 +1,26 @@
-//! How much work one request may cause that does not follow from its size: compiling regular
-//! expressions and CEL, and matching. Whoever handles a request does such work `within` a limit;
-//! what would go beyond it is refused instead of done. Elsewhere there is no limit.
+//! Limits the computation of one request that is not bounded by its size: compiling regular
+//! expressions and CEL, and matching. Request handlers run such work `within` a limit; work beyond
+//! the limit is rejected. Outside of `within` there is no limit.
 //!
-//! The unit is about a microsecond of an optimised build.
+//! The unit is roughly one microsecond of an optimised build.
 
 use std::cell::Cell;
 
-/// What the checks of one object may take.
+/// Limit for the validation of one object.
 pub const REQUEST: u64 = 2_000_000;
 
 thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// There is nothing left for what was to be done.
+/// The budget is used up, and the work was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the request needs too much computation")]
 pub struct Exhausted;
 
-/// Does `work`, which may spend this much.
+/// Runs `work` with this budget.
 pub fn within<T>(limit: u64, work: impl FnOnce() -> T) -> T {
-    /// Puts back what was left before, even if the work panics.
+    /// Restores the previous budget, even if the work panics.
     struct Restore(Option<u64>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -31,7 +31,7 @@ pub fn within<T>(limit: u64, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Counts work that is about to be done.
+/// Takes from the budget for work that is about to be done.
 pub fn spend(amount: u64) -> Result<(), Exhausted> {
     let Some(left) = LEFT.get() else { return Ok(()) };
     let rest = left.checked_sub(amount);
@@ -39,7 +39,7 @@ pub fn spend(amount: u64) -> Result<(), Exhausted> {
     rest.map(drop).ok_or(Exhausted)
 }
 
-/// Whether nothing is left: some of the work was not done.
+/// Whether the budget is used up: some of the work was not done.
 pub fn is_exhausted() -> bool {
     LEFT.get() == Some(0)
 }

@@ -1,21 +1,22 @@
-//! How fast replicas may change: what was wanted of late, and what was changed of late.
+//! Limits how fast an autoscaler changes replicas: the stabilization window and the scaling
+//! policies of `spec.behavior`.
 
 use api::autoscaling::{
     HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior,
 };
 use object::List;
 
-/// How long a smaller number waits for larger ones to be forgotten, in seconds.
+/// Default stabilization window for scaling down, in seconds.
 const DOWN_WINDOW: i64 = 300;
-/// More is never remembered, in seconds.
+/// How long scale events are kept, in seconds.
 const MAX_HISTORY_SECONDS: i64 = 3600;
 
-/// What is remembered of an autoscaler.
+/// Recent recommendations and scale events of one autoscaler.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScaleHistory {
-    /// When, and how many were wanted.
+    /// Time of each recommendation, and the recommended number of replicas.
     recommendations: Vec<(i64, i32)>,
-    /// When, and by how many the number changed.
+    /// Time of each scale event, and by how much the number of replicas changed.
     scale_events: Vec<(i64, i32)>,
 }
 
@@ -32,24 +33,24 @@ const DOWN: ConditionReason = (
      recommendation",
 );
 
-/// What may be done now.
+/// The number of replicas to scale to after stabilization and limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ScaleDecision {
     pub(super) replicas: i32,
-    /// Why an earlier wish counts.
+    /// The `AbleToScale` reason if an earlier recommendation was used instead of the current one.
     pub(super) stabilized: Option<ConditionReason>,
-    /// Whether it is less or more than wished, and why.
+    /// Whether a limit changed the stabilized recommendation, and the `ScalingLimited` reason.
     pub(super) limited: (bool, ConditionReason),
 }
 
 impl ScaleHistory {
-    /// A change was made.
+    /// Records a scale event.
     pub(super) fn changed(&mut self, from: i32, to: i32, now: i64) {
         self.scale_events.retain(|(at, _)| at + MAX_HISTORY_SECONDS > now);
         self.scale_events.push((now, to.saturating_sub(from)));
     }
 
-    /// Takes note of a wish, and says what may become of it.
+    /// Records a recommendation, and applies the stabilization windows and scaling policies to it.
     pub(super) fn normalize(
         &mut self,
         scaler: &HorizontalPodAutoscaler,
@@ -151,7 +152,7 @@ impl ScaleHistory {
         }
     }
 
-    /// The number that may be reached now, going up or down.
+    /// The number of replicas that the scaling policies permit now, in one direction.
     fn policy_limit(
         &self,
         rules: Option<&HPAScalingRules>,
@@ -182,7 +183,8 @@ impl ScaleHistory {
     }
 }
 
-/// What counts where nothing is said: double, or four more; down to nothing.
+/// The policies that apply if the spec has none: up by 100% or 4 pods every 15 seconds, whichever
+/// is more; down by 100%.
 fn default_policies(up: bool) -> List<HPAScalingPolicy> {
     let policy = |what: &str, value| {
         HPAScalingPolicy::new().with_type(what).with_value(value).with_period_seconds(15)

@@ -1,9 +1,10 @@
-//! Changes the number of replicas so that metrics come near their targets.
+//! HorizontalPodAutoscaler controller: scales a workload so that its metrics approach their
+//! targets.
 //!
 //! ```text
 //!  mod.rs       start, reconcile: reads the scale and the metrics, writes the scale
-//!  replicas.rs  how many a metric asks for
-//!  behavior.rs  how fast that may become true
+//!  replicas.rs  computes the number of replicas that a metric proposes
+//!  behavior.rs  stabilization windows and scaling policies
 //! ```
 
 mod behavior;
@@ -37,7 +38,8 @@ use self::{
 };
 use crate::Config;
 
-/// Nearer to its target than this, a metric changes nothing.
+/// Default tolerance: a metric whose ratio to its target differs from 1 by no more proposes no
+/// change.
 const TOLERANCE: f64 = 0.1;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -54,25 +56,26 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of HorizontalPodAutoscalers.
 #[derive(Debug)]
 struct Autoscalers {
     scalers: CachedApi<HorizontalPodAutoscaler>,
     pods: CachedApi<Pod>,
-    /// By uid.
+    /// Recent recommendations and scale events, by the uid of the autoscaler.
     histories: Mutex<HashMap<Text, ScaleHistory>>,
     events: EventRecorder,
     period: Duration,
     clock: Arc<dyn Clock>,
 }
 
-/// The target's scale, and where it is.
+/// The `scale` subresource of the target, and the API client to update it with.
 struct Scale {
     api: Api<Value>,
     tree: Value,
     replicas: i32,
 }
 
-/// What metrics are about.
+/// Inputs that all metrics of an autoscaler share.
 struct MetricContext<'a> {
     selector: &'a str,
     pods: &'a [Pod],
@@ -133,7 +136,8 @@ impl Autoscalers {
         self.update_scale(scaler, scale, (wanted, &reason), report).await
     }
 
-    /// How many replicas there shall be, and why. `None`: that cannot be told.
+    /// Computes the desired number of replicas and the reason. `None`: the metrics are not
+    /// available.
     async fn decide(
         &self,
         scaler: &HorizontalPodAutoscaler,
@@ -185,7 +189,7 @@ impl Autoscalers {
         Some((verdict.replicas, why))
     }
 
-    /// The largest number that any metric asks for, and which one does.
+    /// The largest number of replicas that any metric proposes, and the name of that metric.
     async fn metrics(
         &self,
         scaler: &HorizontalPodAutoscaler,
@@ -270,7 +274,7 @@ impl Autoscalers {
         Ok((proposal, name, metric_status(&ask, &proposal)))
     }
 
-    /// What pods use now.
+    /// Lists the PodMetrics of the selected pods from `metrics.k8s.io`.
     async fn list(&self, namespace: &str, selector: &str) -> Result<Value, String> {
         let failed =
             |error: Error| format!("unable to fetch metrics from resource metrics API: {error}");
@@ -357,7 +361,7 @@ fn tolerance(scaler: &HorizontalPodAutoscaler) -> Tolerance {
     }
 }
 
-/// What the status says of a metric.
+/// The entry of a metric in `status.currentMetrics`.
 fn metric_status(ask: &MetricQuery<'_>, proposal: &Proposal) -> MetricStatus {
     let amount = if ask.resource == "memory" {
         Quantity::new(proposal.average / 1000, Format::BinarySi)
@@ -379,7 +383,7 @@ fn metric_status(ask: &MetricQuery<'_>, proposal: &Proposal) -> MetricStatus {
     MetricStatus::new().with_type("ContainerResource").with_container_resource(status)
 }
 
-/// What an autoscaler will say of itself.
+/// Collects the new status of an autoscaler during a reconcile.
 struct StatusBuilder {
     now: i64,
     current: i32,

@@ -1,19 +1,19 @@
-//! How many replicas a metric asks for. Pure.
+//! Computes the number of replicas that a metric proposes. Pure.
 //!
-//! Pods that do not count yet, or of which nothing is known, are taken for what makes the
-//! change smaller: for idle when more are wanted, for busy when fewer are.
+//! Pods that are not ready or have no metrics are counted with the value that makes the change
+//! smaller: as idle when scaling up, as fully used when scaling down.
 
 use std::collections::HashMap;
 
 use api::core::Pod;
 use object::{Duration, Time, Value};
 
-/// How long a new pod's CPU is not believed, in seconds.
+/// Period after a pod's start in which its CPU usage counts only while it is ready, in seconds.
 const CPU_INITIALIZATION_PERIOD: i64 = 300;
-/// A pod that became unready so soon after its start was never ready, in seconds.
+/// A pod that became unready within this many seconds of its start has never been ready.
 const INITIAL_READINESS_DELAY: i64 = 30;
 
-/// What one pod uses, in thousandths.
+/// Resource usage of one pod, in milli-units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) value: i64,
@@ -21,36 +21,37 @@ pub(super) struct Sample {
     window: i64,
 }
 
-/// What is wanted of each pod.
+/// The target value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Target {
-    /// So much, in thousandths.
+    /// Average value per pod, in milli-units.
     Average(i64),
-    /// So many percent of what it requests.
+    /// Average utilization in percent of the pods' requests.
     Utilization(i32),
 }
 
-/// How far from the target is near enough, below and above.
+/// How far the ratio of usage to target may differ from 1 without a change, below and above.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tolerance {
     pub(super) down: f64,
     pub(super) up: f64,
 }
 
+/// The number of replicas that a metric proposes, and the usage it was computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Proposal {
     pub(super) replicas: i32,
-    /// In percent of requests, where that is the target.
+    /// In percent of the requests; set only if the target is a utilization.
     pub(super) utilization: Option<i32>,
-    /// On average, in thousandths.
+    /// Average per pod, in milli-units.
     pub(super) average: i64,
 }
 
-/// A question about one resource.
+/// The metric to evaluate: one resource and its target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetricQuery<'a> {
     pub(super) resource: &'a str,
-    /// One container only; empty: the whole pod.
+    /// Only this container counts; empty: the whole pod.
     pub(super) container: &'a str,
     pub(super) target: Target,
     pub(super) tolerance: Tolerance,
@@ -58,7 +59,7 @@ pub(super) struct MetricQuery<'a> {
     pub(super) now: i64,
 }
 
-/// Reads what `metrics.k8s.io` lists.
+/// Reads the usage of each pod from a PodMetrics list.
 pub(super) fn samples(list: &Value, resource: &str, container: &str) -> HashMap<String, Sample> {
     let mut found = HashMap::new();
     for item in list["items"].items() {
@@ -87,6 +88,8 @@ pub(super) fn samples(list: &Value, resource: &str, container: &str) -> HashMap<
     found
 }
 
+/// Computes the number of replicas from the usage of the ready pods, corrected for pods that are
+/// not ready or have no metrics.
 pub(super) fn propose_replicas(
     ask: &MetricQuery<'_>,
     pods: &[Pod],
@@ -141,6 +144,7 @@ pub(super) fn propose_replicas(
     Ok(proposal(if near(second) || turned || odd { ask.current } else { wanted }))
 }
 
+/// The pods by how their usage counts: ready pods, and the names of the others.
 #[derive(Debug, Default)]
 struct PodGroups<'a> {
     ready: usize,
@@ -174,7 +178,7 @@ fn group<'a>(
     groups
 }
 
-/// Whether what a pod uses now says nothing of what it will use.
+/// Whether the pod is still initializing, so that its CPU usage must not be counted.
 fn is_initializing(pod: &Pod, sample: &Sample, now: i64) -> bool {
     let ready = pod.status().condition("Ready");
     let start = pod.status().start_time().and_then(Time::parse_seconds);
@@ -188,7 +192,7 @@ fn is_initializing(pod: &Pod, sample: &Sample, now: i64) -> bool {
     }
 }
 
-/// What each pod requests, in thousandths.
+/// The request of each pod, in milli-units.
 fn requests(ask: &MetricQuery<'_>, pods: &[Pod]) -> Result<HashMap<String, i64>, String> {
     let mut all = HashMap::new();
     for pod in pods {
@@ -214,6 +218,7 @@ fn requests(ask: &MetricQuery<'_>, pods: &[Pod]) -> Result<HashMap<String, i64>,
     Ok(all)
 }
 
+/// The ratio of usage to target, and the usage itself.
 struct Measured {
     ratio: f64,
     utilization: Option<i32>,

@@ -1,9 +1,9 @@
-//! Starts jobs on schedule.
+//! CronJob controller: creates Jobs on a schedule.
 //!
 //! ```text
-//!  mod.rs        start, reconcile: does what the plan says
-//!  plan.rs       plan: what is due, what may run beside what, what is forgotten
-//!  clockwork.rs  moments, in a time zone
+//!  mod.rs       start, reconcile: carries out the plan
+//!  plan.rs      plan: due runs, concurrency policy, history limits
+//!  schedule.rs  cron schedules in a time zone
 //! ```
 
 mod plan;
@@ -20,7 +20,8 @@ use schema::Kind;
 use self::plan::{Action, PlanInput, drop_active, plan, reference};
 use crate::Config;
 
-/// Clocks are not so exact.
+/// Delay after the scheduled time before the next reconcile, so that clock skew does not make it
+/// early.
 const NEXT_SCHEDULE_DELTA_MICROS: i64 = 100_000;
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -33,6 +34,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     Controller::new("cronjob", cx, crons).owns::<Job>().start();
 }
 
+/// Reconciler of CronJobs.
 #[derive(Debug)]
 struct CronJobs {
     crons: CachedApi<CronJob>,
@@ -112,7 +114,7 @@ impl CronJobs {
         }
     }
 
-    /// Makes a job, unless another has its name.
+    /// Creates a Job; `None` if another object has its name.
     async fn create_job(
         &self,
         cron: &CronJob,
@@ -130,7 +132,7 @@ impl CronJobs {
                 let other = self.jobs.api().get(&key).await?;
                 let owner = other.metadata().controller_ref();
                 let ours = owner.is_some_and(|owner| owner.uid() == cron.meta().uid());
-                Ok(Some(other).filter(|_| ours)) // made before, and not noted
+                Ok(Some(other).filter(|_| ours)) // created by an earlier reconcile that failed to update the status
             }
             Err(error) => {
                 if !error.is_namespace_terminating() {

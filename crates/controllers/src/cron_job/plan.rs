@@ -1,4 +1,4 @@
-//! Decides what to do for a CronJob. Pure, so its tests need no cluster.
+//! Computes the steps for a CronJob. Pure, so its tests need no cluster.
 
 use api::{
     batch::{CronJob, CronJobStatus, Job},
@@ -12,32 +12,35 @@ use super::schedule::{ZonedSchedule, format_rfc1123};
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// What there is.
+/// The observed state that the plan is computed from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlanInput<'a> {
     pub(super) cron: &'a CronJob,
-    /// Those that it controls.
+    /// The Jobs that the CronJob controls.
     pub(super) jobs: &'a [Job],
     pub(super) now: i64,
 }
 
+/// A step of the plan.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     Delete(Job),
-    /// The job that is due, and when it was.
+    /// Create this Job, whose scheduled time is given.
     Start(Job, i64),
     RecordEvent(EventType, &'static str, String),
 }
 
+/// The steps, the new status and the time of the next reconcile.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step<Action>>,
-    /// As it is before jobs are deleted and started.
+    /// The status before the steps are carried out.
     pub(super) status: CronJobStatus,
-    /// When to look again.
+    /// Time of the next reconcile, in seconds since 1970.
     pub(super) wake: Option<i64>,
 }
 
+/// Computes the steps for a CronJob.
 pub(super) fn plan(scene: PlanInput<'_>) -> Plan {
     let cron = scene.cron;
     let mut planner =
@@ -50,7 +53,7 @@ pub(super) fn plan(scene: PlanInput<'_>) -> Plan {
     Plan { steps, status: planner.status, wake }
 }
 
-/// The reference to a job that runs.
+/// The reference to an active Job in the status.
 pub(super) fn reference(job: &Job) -> ObjectReference {
     let meta = job.metadata();
     ObjectReference::new()
@@ -62,6 +65,7 @@ pub(super) fn reference(job: &Job) -> ObjectReference {
         .with_resource_version(meta.resource_version())
 }
 
+/// Removes the Job with this uid from `status.active`.
 pub(super) fn drop_active(status: &mut CronJobStatus, uid: &str) {
     if status.active().iter().any(|one| one.uid() == uid) {
         let left: List<ObjectReference> =
@@ -70,16 +74,17 @@ pub(super) fn drop_active(status: &mut CronJobStatus, uid: &str) {
     }
 }
 
+/// Collects the steps while the plan is computed.
 struct Planner<'a> {
     scene: PlanInput<'a>,
     status: CronJobStatus,
     acts: Vec<(Action, &'static str)>,
-    /// Uids of jobs that are to be deleted.
+    /// Uids of Jobs that the plan deletes.
     gone: Vec<&'a str>,
 }
 
 impl Planner<'_> {
-    /// Deletes ended jobs that are more than the user wants to keep.
+    /// Deletes finished Jobs beyond the history limits.
     fn clean_up_finished_jobs(&mut self) {
         let spec = self.scene.cron.spec();
         let limits = [
@@ -101,7 +106,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Takes note of jobs that have ended, and of those that are missing.
+    /// Removes finished and missing Jobs from `status.active`, and updates `lastSuccessfulTime`.
     fn update_active(&mut self) {
         for job in self.scene.jobs {
             let (name, uid) = (job.metadata().name(), job.metadata().uid());
@@ -134,7 +139,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Starts what is due. When to look again.
+    /// Starts the Job that is due. Returns the time of the next reconcile.
     fn schedule(&mut self) -> Option<i64> {
         let PlanInput { cron, now, .. } = self.scene;
         let warn = |this: &mut Self, (reason, why)| this.tell(EventType::Warning, reason, why);

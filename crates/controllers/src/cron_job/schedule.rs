@@ -1,33 +1,34 @@
-//! When a CronJob's schedule is due.
+//! Computes the times of a CronJob's schedule, in its time zone.
 
 use api::batch::{CalendarMinute, CronJob, CronSchedule};
 use jiff::{Timestamp, ToSpan, Zoned, tz::TimeZone};
 use object::Time;
 
-/// A schedule without a moment in so many years has none.
+/// A schedule with no time in this many years never runs.
 const YEARS: i64 = 5;
-/// More missed times than this are worth a warning.
+/// Number of missed runs above which a warning event is recorded.
 const MAX_MISSED: i64 = 100;
 
-/// A schedule, in its time zone.
+/// A cron schedule in a time zone.
 #[derive(Clone, Debug)]
 pub(super) struct ZonedSchedule {
     schedule: CronSchedule,
     zone: TimeZone,
 }
 
-/// The last time that was due and is not done.
+/// The latest run that is due and was not started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MissedRun {
     pub(super) at: i64,
-    /// Too many were missed before it.
+    /// Whether more than `MAX_MISSED` runs were missed.
     pub(super) too_many_missed: bool,
 }
 
-/// What a CronJob's clock cannot be made of: the event's reason and message.
+/// Why a schedule is invalid: reason and message of the event.
 pub(super) type ScheduleError = (&'static str, String);
 
 impl ZonedSchedule {
+    /// Parses the schedule and the time zone of a CronJob.
     pub(super) fn of(cron: &CronJob) -> Result<Self, ScheduleError> {
         let (text, zone) = (cron.spec().schedule(), cron.spec().time_zone());
         if let Some(name) = zone {
@@ -43,7 +44,7 @@ impl ZonedSchedule {
         Ok(Self { schedule, zone })
     }
 
-    /// The first moment after `after`.
+    /// The first scheduled time after `after`.
     pub(super) fn next(&self, after: i64) -> Option<i64> {
         if let Some(period) = self.schedule.every {
             return after.checked_add(period);
@@ -62,7 +63,7 @@ impl ZonedSchedule {
         None
     }
 
-    /// To the next moment that could be meant.
+    /// The earliest time after `at` that can match the schedule.
     fn skip(&self, at: &Zoned, moment: CalendarMinute) -> Option<Zoned> {
         let has = |bits: u64, n: u32| bits >> n & 1 == 1;
         let any_time = |moment: CalendarMinute| {
@@ -79,8 +80,8 @@ impl ZonedSchedule {
         at.checked_add(i64::from(minutes).minutes()).ok()
     }
 
-    /// The newest time not after `now` that has not been done. Where a deadline counts,
-    /// what is older than that does not.
+    /// The latest run not after `now` that was not started. With `startingDeadlineSeconds`, older
+    /// runs are ignored.
     pub(super) fn due(&self, cron: &CronJob, now: i64) -> Result<Option<MissedRun>, ScheduleError> {
         let deadline = cron.spec().starting_deadline_seconds();
         let from = deadline
@@ -91,7 +92,7 @@ impl ZonedSchedule {
             .map(|(at, missed)| MissedRun { at, too_many_missed: missed > MAX_MISSED }))
     }
 
-    /// When to look again.
+    /// The time of the next reconcile: the next run.
     pub(super) fn next_wakeup(&self, cron: &CronJob, now: i64) -> Option<i64> {
         let from = earliest_time(cron);
         let last = match self.last(from, now) {
@@ -102,7 +103,7 @@ impl ZonedSchedule {
         self.next(last)
     }
 
-    /// The last time in (`from`, `now`], and about how many there were.
+    /// The last scheduled time in (`from`, `now`], and approximately how many there were.
     fn last(&self, from: i64, now: i64) -> Result<Option<(i64, i64)>, ScheduleError> {
         let Some(first) = self.next(from).filter(|first| *first <= now) else { return Ok(None) };
         let Some(second) = self.next(first).filter(|second| *second <= now) else {
@@ -121,7 +122,7 @@ impl ZonedSchedule {
         Ok(last.map(|last| (last, missed)))
     }
 
-    /// A moment as people in the zone write it.
+    /// Formats a time in the CronJob's time zone (RFC 3339).
     pub(super) fn format_time(cron: &CronJob, at: i64) -> String {
         let zone = cron.spec().time_zone().and_then(|name| find(name).ok());
         let Some(zone) = zone else { return Time::format(at).into() };
@@ -131,13 +132,13 @@ impl ZonedSchedule {
     }
 }
 
-/// A moment as mails write it.
+/// Formats a time like Go's RFC1123Z, in UTC.
 pub(super) fn format_rfc1123(at: i64) -> String {
     let moment = Timestamp::from_second(at).unwrap_or(Timestamp::MAX);
     moment.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
 }
 
-/// What came before this moment is done, or never was to be.
+/// The time up to which runs are done: the last scheduled run, or else the creation.
 fn earliest_time(cron: &CronJob) -> i64 {
     let last = cron.status().last_schedule_time().and_then(Time::parse_seconds);
     last.or_else(|| Time::parse_seconds(cron.metadata().creation_timestamp())).unwrap_or_default()
@@ -192,7 +193,7 @@ mod tests {
             ("0 0 30 2 *", "", "2026-01-31T00:00:00Z", "never"),
             ("0 12 * * *", "Europe/Berlin", "2026-07-01T00:00:00Z", "2026-07-01T10:00:00Z"),
             ("0 12 * * *", "Europe/Berlin", "2026-12-01T00:00:00Z", "2026-12-01T11:00:00Z"),
-            // In the night when clocks go back, both hours count; when forward, none is lost.
+            // When clocks go back, both hours count; when they go forward, no run is lost.
             ("30 * * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),
             ("30 * * * *", "Europe/Berlin", "2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z"),
             ("TZ=Asia/Tokyo 0 0 * * *", "", "2026-01-01T00:00:00Z", "2026-01-01T15:00:00Z"),

@@ -1,11 +1,11 @@
-//! Runs one pod of every DaemonSet on every node that it fits.
+//! DaemonSet controller: runs one pod of each DaemonSet on every node that it fits.
 //!
 //! ```text
-//!  mod.rs      start, reconcile: does what the plan says
-//!  plan.rs     plan: record the template, one pod a node, roll
-//!  rollout.rs  which pods of an old template may go now
-//!  place.rs    which nodes, and what a pod for one of them looks like
-//!  status.rs   counts
+//!  mod.rs        start, reconcile: carries out the plan
+//!  plan.rs       plan: record the revision, one pod per node, rolling update
+//!  rollout.rs    which outdated pods may be replaced now
+//!  placement.rs  which nodes a set fits, and the pod for a node
+//!  status.rs     counts
 //! ```
 
 mod placement;
@@ -38,7 +38,8 @@ use crate::{
     pods::{PodControl, slow_start_batch},
 };
 
-/// How long a node is spared after a pod has failed there: doubled each time.
+/// Back-off of a node after a daemon pod failed there, in seconds: initial value, doubled with each
+/// failure.
 const INITIAL_BACKOFF: i64 = 1;
 const MAX_BACKOFF: i64 = 15 * 60;
 
@@ -62,17 +63,19 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of DaemonSets.
 #[derive(Debug)]
 struct DaemonSets {
     sets: CachedApi<DaemonSet>,
     nodes: CachedApi<Node>,
     revisions: CachedApi<ControllerRevision>,
     pods: PodControl,
-    /// Where pods have failed: by set, its generation and node.
+    /// Back-off after failed pods, by the set's uid, its generation and the node.
     failed_pod_backoffs: Mutex<HashMap<(Text, i64, Text), NodeBackoff>>,
     clock: Arc<dyn Clock>,
 }
 
+/// Until when no failed pod is replaced on a node, and how long the back-off was.
 #[derive(Clone, Copy, Debug)]
 struct NodeBackoff {
     until: i64,
@@ -88,7 +91,7 @@ impl Reconcile for DaemonSets {
         set: Option<DaemonSet>,
     ) -> Result<Requeue, Error> {
         let Some(set) = set.filter(|set| !set.metadata().is_terminating()) else {
-            return Ok(Requeue::OnChange); // what it has made is the collector's
+            return Ok(Requeue::OnChange); // the garbage collector deletes its pods
         };
         let now = self.clock.now();
         let resting = self.nodes_in_backoff(&set, now);
@@ -104,7 +107,7 @@ impl Reconcile for DaemonSets {
         let recorded = steps.iter().any(|step| matches!(step.action, Action::CreateRevision(_)));
         self.act(&set, steps).await?;
         if recorded {
-            return Ok(Requeue::After(Duration::ZERO)); // revisions wake nobody
+            return Ok(Requeue::After(Duration::ZERO)); // the controller does not watch revisions
         }
         let wake = resting.values().map(|rest| rest.until - now);
         let wake = wake.chain(status::next(&scene)).filter(|left| *left > 0).min();
@@ -141,8 +144,8 @@ impl DaemonSets {
         made.and(ended)
     }
 
-    /// Writes a revision down. Where its name is taken by another one, the next try has
-    /// another name.
+    /// Creates a ControllerRevision. If its name is taken by a different revision, increments
+    /// `collisionCount` so that the next attempt uses another name.
     async fn record(
         &self,
         set: &DaemonSet,
@@ -179,7 +182,7 @@ impl DaemonSets {
         }
     }
 
-    /// Spares a node for a while, longer each time.
+    /// Starts the back-off of a node, or doubles it.
     fn back_off(&self, set: &DaemonSet, node: &str) {
         let now = self.clock.now();
         let key = (set.metadata().uid().into(), set.metadata().generation(), node.into());
@@ -190,7 +193,7 @@ impl DaemonSets {
         rests.insert(key, NodeBackoff { until: now + length, length });
     }
 
-    /// The nodes that are spared now.
+    /// The nodes that are in back-off now.
     fn nodes_in_backoff(&self, set: &DaemonSet, now: i64) -> HashMap<Text, NodeBackoff> {
         let rests = self.failed_pod_backoffs.lock().unwrap_or_else(PoisonError::into_inner);
         let (uid, generation) = (set.metadata().uid(), set.metadata().generation());
@@ -201,7 +204,7 @@ impl DaemonSets {
     }
 }
 
-/// The sets for which a node makes a difference.
+/// The sets to reconcile because a node has changed.
 fn affected_sets(
     node: &Node,
     sets: &CachedApi<DaemonSet>,

@@ -1,4 +1,4 @@
-//! Which nodes a DaemonSet's pods belong on, and what makes a pod stay on one.
+//! Decides which nodes a DaemonSet's pods run on, and builds the pod for a node.
 
 use api::{
     apps::DaemonSet,
@@ -14,7 +14,7 @@ use crate::{history, template};
 const GENERATION: &str = "pod-template-generation";
 const GENERATION_NOTE: &str = "deprecated.daemonset.template.generation";
 
-/// What a node does to every daemon, and must not drive it away.
+/// Taints that every daemon pod tolerates.
 const DEFAULT_TOLERATIONS: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -25,26 +25,29 @@ const DEFAULT_TOLERATIONS: [(&str, &str); 6] = [
 ];
 const NO_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// How pods of one set are placed.
+/// Placement rules of one set.
 #[derive(Debug)]
 pub(super) struct DaemonPlacement<'a> {
     set: &'a DaemonSet,
     tolerations: List<Toleration>,
 }
 
+/// Whether a set's pods belong on a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fit {
-    /// A new pod may start.
+    /// A new pod may start on the node.
     pub(super) should_run: bool,
-    /// One that is there may stay.
+    /// A pod that runs on the node may stay.
     pub(super) should_continue_running: bool,
 }
 
 impl<'a> DaemonPlacement<'a> {
+    /// Reads the placement rules of a set.
     pub(super) fn of(set: &'a DaemonSet) -> Self {
         Self { set, tolerations: tolerations(set.spec().template()) }
     }
 
+    /// Whether new pods may start on a node, and whether running ones may stay.
     pub(super) fn fit(&self, node: &Node) -> Fit {
         let spec = self.set.spec().template().spec();
         let named = spec.node_name().is_empty() || spec.node_name() == node.metadata().name();
@@ -60,7 +63,7 @@ impl<'a> DaemonPlacement<'a> {
         }
     }
 
-    /// A pod for one node. The scheduler puts it there.
+    /// Builds the pod for one node. Node affinity pins it to the node; the scheduler binds it.
     pub(super) fn pod(&self, node: &str, hash: &str) -> Pod {
         let mut template = self.set.spec().template().clone();
         let labels = template.metadata_mut().labels_mut();
@@ -77,15 +80,14 @@ impl<'a> DaemonPlacement<'a> {
     }
 }
 
-/// Whether a pod is of the current template. The number is how it was told before there
-/// were hashes.
+/// Whether a pod has the current template, by its hash or by the deprecated template generation.
 pub(super) fn is_current(pod: &Pod, set: &DaemonSet, hash: &str) -> bool {
     let labels = pod.metadata().labels();
     let numbered = generation(set).is_some_and(|n| labels.get(GENERATION) == Some(&n.to_string()));
     numbered || labels.get(history::HASH) == Some(hash)
 }
 
-/// The node that a pod is on, or is to be put on.
+/// The node that a pod runs on, or that its node affinity pins it to.
 pub(super) fn target(pod: &Pod) -> Option<&str> {
     if pod.is_scheduled() {
         return Some(pod.spec().node_name());

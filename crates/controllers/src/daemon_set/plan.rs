@@ -1,4 +1,4 @@
-//! Decides what to do for a DaemonSet. Pure, so its tests need no cluster.
+//! Computes the steps for a DaemonSet. Pure, so its tests need no cluster.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -21,31 +21,32 @@ use crate::{
     template,
 };
 
-/// More at a time would only make failures more.
+/// Maximum number of pods that one reconcile creates, and that it deletes.
 const BURST: usize = 250;
 
-/// What there is.
+/// The observed state that the plan is computed from.
 #[derive(Debug)]
 pub(super) struct PlanInput<'a> {
     pub(super) set: &'a DaemonSet,
     pub(super) pods: Vec<Pod>,
     pub(super) revisions: Vec<ControllerRevision>,
     pub(super) nodes: Vec<Node>,
-    /// Nodes on which a failed pod is left alone for now.
+    /// Nodes in back-off: a failed pod is not replaced there for now.
     pub(super) nodes_in_backoff: HashSet<Text>,
     pub(super) now: i64,
 }
 
+/// A step of the plan.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
-    /// The template has no revision yet.
+    /// Record the template, which has no revision yet.
     CreateRevision(ControllerRevision),
     UpdateRevision(ControllerRevision),
     DeleteRevision(ControllerRevision),
     Relabel(Pod, Text),
     Create(Pod),
     Delete(Pod),
-    /// It has ended, and another will take its place.
+    /// Delete a finished pod; a later reconcile creates its replacement.
     Replace {
         pod: Pod,
         node: Text,
@@ -53,9 +54,10 @@ pub(super) enum Action {
     UpdateStatus(DaemonSetStatus),
 }
 
-/// The pods of each node, of which those that are over and deleted do not count.
+/// The pods of each node; a finished pod that is being deleted does not count.
 pub(super) type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Pod>>;
 
+/// Groups the pods by node, in the order in which they are preferred.
 pub(super) fn by_node<'a>(scene: &'a PlanInput<'_>) -> ByNode<'a> {
     let mut nodes = ByNode::new();
     for pod in scene.pods.iter().filter(|pod| !(pod.is_terminating() && pod.is_finished())) {
@@ -69,6 +71,7 @@ pub(super) fn by_node<'a>(scene: &'a PlanInput<'_>) -> ByNode<'a> {
     nodes
 }
 
+/// Computes the steps for a DaemonSet.
 pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     let set = scene.set;
     let step = |rule: &str| {
@@ -101,12 +104,13 @@ pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     steps
 }
 
+/// The hash label of a revision, or else its name.
 pub(super) fn hash_of(revision: &ControllerRevision) -> &str {
     let meta = revision.metadata();
     meta.labels().get(history::HASH).unwrap_or(meta.name())
 }
 
-/// The current revision has the highest number, and is the only one of its kind.
+/// Gives the current revision the highest number, and merges duplicates of it.
 fn number(
     scene: &PlanInput<'_>,
     history: &RevisionHistory,
@@ -130,6 +134,7 @@ fn number(
     acts
 }
 
+/// The inputs of the steps, computed once.
 struct Planner<'a> {
     scene: &'a PlanInput<'a>,
     placing: DaemonPlacement<'a>,
@@ -138,7 +143,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// One pod on every node that the set fits, and none elsewhere.
+    /// Ensures one pod on every node that the set fits, and none elsewhere.
     fn manage(&self) -> Vec<Action> {
         let (mut acts, mut known) = (Vec::new(), HashSet::new());
         for node in &self.scene.nodes {
@@ -154,7 +159,7 @@ impl Planner<'_> {
                 Some(pods) => acts.extend(delete(pods.iter().copied())),
             }
         }
-        // No scheduler will ever place these.
+        // Unscheduled pods pinned to a node that does not exist: they can never be scheduled.
         let lost = self.nodes.iter().filter(|(node, _)| !known.contains(*node));
         let lost =
             lost.flat_map(|(_, pods)| pods.iter().copied()).filter(|pod| !pod.is_scheduled());
@@ -162,7 +167,7 @@ impl Planner<'_> {
         limit(acts)
     }
 
-    /// What becomes of the pods of a node that the set fits.
+    /// Plans the pods of a node that the set fits.
     fn plan_node(&self, node: &str, pods: &[&Pod], starts: bool) -> Vec<Action> {
         let alive = pods.iter().copied().filter(|pod| !pod.is_terminating());
         let (ended, running): (Vec<&Pod>, Vec<&Pod>) = alive.partition(|pod| pod.is_finished());
@@ -185,7 +190,8 @@ impl Planner<'_> {
         acts
     }
 
-    /// An old pod stays beside a new one as long as it serves and the new one does not.
+    /// Plans a node with an old and a new pod (`maxSurge`): the old pod stays while it is ready and
+    /// the new one is not available.
     fn plan_surge_node(&self, running: &[&Pod]) -> Vec<Action> {
         let is_new = |pod: &&&Pod| pod.metadata().labels().get(history::HASH) == Some(self.hash);
         let (new, old): (Vec<&Pod>, Vec<&Pod>) = running.iter().partition(|pod| is_new(pod));

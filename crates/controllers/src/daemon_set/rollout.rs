@@ -1,7 +1,7 @@
-//! Which pods of an old template may be replaced now.
+//! Decides which outdated pods may be replaced now.
 //!
 //! ```text
-//!  maxUnavailable 1   old pod deleted ─► manage() makes the new one ─► available ─► next node
+//!  maxUnavailable 1   old pod deleted ─► manage() creates the new pod ─► available ─► next node
 //!  maxSurge 1         new pod beside the old ─► available ─► old pod deleted ─► next node
 //! ```
 
@@ -16,23 +16,24 @@ use super::{
     plan::{ByNode, PlanInput},
 };
 
-/// How many pods may be missing, or too many, at a time.
+/// `maxUnavailable` and `maxSurge` as numbers of pods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RolloutLimits {
     pub(super) unavailable: usize,
     pub(super) surge: usize,
 }
 
-/// What may be done now.
+/// What the limits permit now.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct RolloutStep<'a> {
-    /// Old pods that may go.
+    /// Outdated pods that may be deleted.
     pub(super) pods: Vec<&'a Pod>,
-    /// Nodes that may have a new pod beside the old.
+    /// Nodes on which a new pod may start beside the old one.
     pub(super) nodes: Vec<&'a str>,
 }
 
 impl RolloutLimits {
+    /// Computes the limits for a set that should run on `wanted` nodes.
     pub(super) fn of(set: &DaemonSet, wanted: usize) -> Self {
         let strategy = set.spec().update_strategy();
         let rolling = strategy.rolling_update().filter(|_| strategy.type_() == "RollingUpdate");
@@ -45,21 +46,23 @@ impl RolloutLimits {
         let mut unavailable = amount(rolling.and_then(|rolling| rolling.max_unavailable()));
         let surge = amount(rolling.and_then(|rolling| rolling.max_surge()));
         if wanted > 0 && unavailable == 0 && surge == 0 {
-            unavailable = 1; // or nothing would ever move
+            unavailable = 1; // otherwise the rollout would never progress
         }
         Self { unavailable, surge }
     }
 
-    /// Whether a node may have two pods at all.
+    /// Whether the set's strategy permits two pods on a node (`maxSurge`).
     pub(super) fn surges(set: &DaemonSet) -> bool {
         Self::of(set, 1).surge > 0
     }
 }
 
+/// Whether a pod is available: ready for `minReadySeconds`.
 pub(super) fn is_available(pod: &Pod, scene: &PlanInput<'_>) -> bool {
     pod.is_available(scene.set.spec().min_ready_seconds(), scene.now)
 }
 
+/// Computes which pods may be deleted, and on which nodes new ones may start beside the old.
 pub(super) fn roll<'a>(
     scene: &'a PlanInput<'_>,
     placing: &DaemonPlacement<'_>,
@@ -81,7 +84,7 @@ pub(super) fn roll<'a>(
     }
 }
 
-/// The pods of a node, of which there may be one of each.
+/// The current and the outdated pod of a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct OldAndNewPod<'a> {
     new: Option<&'a Pod>,
@@ -89,7 +92,7 @@ struct OldAndNewPod<'a> {
 }
 
 impl<'a> OldAndNewPod<'a> {
-    /// `None`: there are too many.
+    /// Sorts the pods of a node; `None` if there are several of one kind.
     fn of(pods: &[&'a Pod], set: &DaemonSet, hash: &str) -> Option<Self> {
         let mut pair = Self::default();
         for pod in pods.iter().filter(|pod| !pod.metadata().is_terminating()) {
@@ -102,7 +105,7 @@ impl<'a> OldAndNewPod<'a> {
     }
 }
 
-/// Deletes old pods: those that are not available, and as many others as may be missing.
+/// Deletes outdated pods: all that are unavailable, and available ones up to `maxUnavailable`.
 fn replace<'a>(
     scene: &PlanInput<'_>,
     all: &[(&'a str, Option<OldAndNewPod<'a>>)],
@@ -128,8 +131,9 @@ fn replace<'a>(
     rolled
 }
 
-/// Makes new pods beside old ones, and deletes old ones that a new one stands in for. On
-/// nodes that the set has left, an old pod goes when there are enough elsewhere.
+/// Starts new pods beside outdated ones, up to `maxSurge`, and deletes outdated pods whose
+/// replacement is available. On a node that the set no longer fits, an outdated pod is deleted when
+/// enough pods are available elsewhere.
 fn surge<'a>(
     scene: &PlanInput<'_>,
     all: &[(&'a str, Option<OldAndNewPod<'a>>)],

@@ -1,4 +1,4 @@
-//! What a DaemonSet says of itself.
+//! Computes the status of a DaemonSet.
 
 use api::{apps::DaemonSetStatus, core::Pod};
 use object::{Time, seconds_left};
@@ -9,6 +9,7 @@ use super::{
     rollout::is_available,
 };
 
+/// Counts the pods of a DaemonSet.
 pub(super) fn status(
     scene: &PlanInput<'_>,
     placing: &DaemonPlacement<'_>,
@@ -18,7 +19,7 @@ pub(super) fn status(
     let (mut desired, mut current, mut misplaced) = (0, 0, 0);
     let (mut ready, mut available, mut updated) = (0, 0, 0);
     for node in &scene.nodes {
-        // The oldest speaks for the node.
+        // The oldest pod counts for the node.
         let pod = nodes.get(node.metadata().name()).and_then(|pods| pods.first());
         if !placing.fit(node).should_run {
             misplaced += i32::from(pod.is_some());
@@ -45,7 +46,7 @@ pub(super) fn status(
         .with_updated_number_scheduled(updated)
 }
 
-/// In how many seconds the next pod becomes available by time alone.
+/// The seconds until the next ready pod becomes available.
 pub(super) fn next(scene: &PlanInput<'_>) -> Option<i64> {
     let wait = i64::from(scene.set.spec().min_ready_seconds());
     let left = |pod: &Pod| {

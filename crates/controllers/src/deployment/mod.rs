@@ -1,11 +1,11 @@
-//! Replaces the pods of a Deployment, a few at a time, by those of its newest
-//! template: one ReplicaSet per template, scaled up and down.
+//! Deployment controller: replaces a Deployment's pods by pods of its newest template, a few at a
+//! time. Each template has a ReplicaSet, which is scaled up or down.
 //!
 //! ```text
-//!  mod.rs       start, reconcile: does what the plan says
-//!  plan.rs      plan: pause, scale, recreate, roll
-//!  rollout.rs   how far which set may be scaled now
-//!  revision.rs  the set of the template; revisions and their history
+//!  mod.rs       start, reconcile: carries out the plan
+//!  plan.rs      plan: paused, scaled, Recreate, RollingUpdate
+//!  rollout.rs   how far each ReplicaSet may be scaled now
+//!  revision.rs  the ReplicaSet of a template; revisions and their history
 //!  status.rs    counts and conditions
 //! ```
 
@@ -48,6 +48,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of Deployments.
 #[derive(Debug)]
 struct Deployments {
     deployments: CachedApi<Deployment>,
@@ -79,7 +80,7 @@ impl Reconcile for Deployments {
 }
 
 impl Deployments {
-    /// Does one step; gives back the Deployment as it is then.
+    /// Carries out one step; returns the updated Deployment.
     async fn act(
         &self,
         old: Deployment,
@@ -102,7 +103,7 @@ impl Deployments {
             Action::Annotate(annotations) => {
                 let mut new = old;
                 new.metadata_mut().set_annotations(annotations);
-                // beside the status, where it does not count as a change of what is wanted
+                // through the status subresource, which does not increment the generation
                 return deployments.update_status(new).await;
             }
             Action::UpdateStatus(status) => {
@@ -135,7 +136,7 @@ impl Deployments {
                     .controller_ref()
                     .is_some_and(|o| o.uid() == old.metadata().uid());
                 if is_ours && revision::same_template(&other, &old) {
-                    self.sets.cache().observe_write(&other); // we made it, and have not seen it yet
+                    self.sets.cache().observe_write(&other); // created by us, not yet in the cache
                     return Ok(old);
                 }
                 let collisions =
@@ -156,7 +157,8 @@ impl Deployments {
     }
 }
 
-/// A Deployment that recreates its pods waits for the old ones to end.
+/// The Deployment to reconcile because a pod finished or is terminating: with the Recreate strategy
+/// it waits for its old pods.
 fn recreate_deployments_of(pod: &Pod, sets: &CachedApi<ReplicaSet>) -> Vec<NamespacedName> {
     let Some(owner) = pod.metadata().controller_ref().filter(|owner| owner.kind() == "ReplicaSet")
     else {
@@ -173,7 +175,7 @@ fn recreate_deployments_of(pod: &Pod, sets: &CachedApi<ReplicaSet>) -> Vec<Names
         .collect()
 }
 
-/// Seconds, as time to wait.
+/// Converts seconds to a duration.
 fn seconds(n: i64) -> Duration {
     wait_seconds(n)
 }

@@ -1,4 +1,4 @@
-//! Decides what to do for a Deployment. Pure, so its tests need no cluster.
+//! Computes the steps for a Deployment. Pure, so its tests need no cluster.
 
 use std::cmp::Reverse;
 
@@ -16,21 +16,22 @@ use super::{
     status,
 };
 
-/// What there is.
+/// The observed state that the plan is computed from.
 #[derive(Debug)]
 pub(super) struct PlanInput<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) sets: Vec<ReplicaSet>,
-    /// The pods of all these sets.
+    /// The pods of all these ReplicaSets.
     pub(super) pods: Vec<Pod>,
     pub(super) now: i64,
 }
 
+/// A step of the plan.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     Create(ReplicaSet),
     Update(ReplicaSet),
-    /// The set is as it shall be.
+    /// Update the ReplicaSet, which already has its new size.
     Scale {
         set: ReplicaSet,
         from: i32,
@@ -41,6 +42,7 @@ pub(super) enum Action {
     UpdateStatus(DeploymentStatus),
 }
 
+/// Computes the steps for a Deployment.
 pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     let deployment = scene.deployment;
     let mut sets: Vec<&ReplicaSet> = scene.sets.iter().collect();
@@ -62,7 +64,8 @@ pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     steps
 }
 
-/// Two updates of one set would be in conflict; the last holds what the first does.
+/// Merges updates of one ReplicaSet into the last one, which includes the others: two updates would
+/// conflict.
 fn merge_updates(steps: &mut Vec<Step<Action>>) {
     let name = |step: &Step<Action>| match &step.action {
         Action::Update(set) | Action::Scale { set, .. } => Some(set.metadata().name().to_owned()),
@@ -76,11 +79,12 @@ fn merge_updates(steps: &mut Vec<Step<Action>>) {
     });
 }
 
+/// The ReplicaSets of a Deployment during a rollout.
 struct Rollout<'a> {
     scene: &'a PlanInput<'a>,
-    /// The set of the current template.
+    /// The ReplicaSet of the current template.
     new: Option<&'a ReplicaSet>,
-    /// All others, the oldest first.
+    /// All other ReplicaSets, the oldest first.
     old: Vec<&'a ReplicaSet>,
     bounds: RolloutBounds,
 }
@@ -100,7 +104,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// A few of the new, a few of the old.
+    /// RollingUpdate strategy: scales the new ReplicaSet up and old ones down, within the bounds.
     fn roll(&self) -> Vec<Step<Action>> {
         let all = rollout::sum(self.all().map(|set| set.spec().replicas()));
         let Some(new) = self.new else {
@@ -119,7 +123,7 @@ impl Rollout<'_> {
         steps
     }
 
-    /// All of the old must end before the new begin.
+    /// Recreate strategy: all old pods must terminate before new ones are created.
     fn recreate(&self) -> Vec<Step<Action>> {
         let down = self.old.iter().filter_map(|set| self.scale(set, 0, "old pods must go first"));
         let down: Vec<_> = down.collect();
@@ -145,13 +149,14 @@ impl Rollout<'_> {
         self.scene.pods.iter().any(|pod| !pod.is_finished() && !is_new(pod))
     }
 
-    /// Whether the Deployment has another size than its sets were made for.
+    /// Whether the Deployment was scaled since its ReplicaSets were last updated.
     fn was_scaled(&self) -> bool {
         let active = self.all().filter(|set| set.spec().replicas() > 0);
         active.filter_map(revision::desired).any(|desired| desired != self.bounds.replicas)
     }
 
-    /// Spreads the Deployment's size over its sets, without rolling.
+    /// Distributes the Deployment's replicas over its ReplicaSets proportionally, without a
+    /// rollout.
     fn scale_proportionally(&self) -> Vec<Step<Action>> {
         const WHY: &str = "the deployment was scaled";
         let active: Vec<_> = self.all().filter(|set| set.spec().replicas() > 0).collect();
@@ -181,7 +186,7 @@ impl Rollout<'_> {
         scaled.collect()
     }
 
-    /// Revisions of the current set and of the Deployment.
+    /// Updates the revision annotations of the current ReplicaSet and of the Deployment.
     fn plan_revision_annotations(&self) -> Vec<Step<Action>> {
         let Some(new) = self.new else { return Vec::new() };
         let number = self.next_number();
@@ -205,7 +210,7 @@ impl Rollout<'_> {
         self.step(Action::Create(set), "no replica set has this template")
     }
 
-    /// The set with another size, or another note of its Deployment's size.
+    /// Scales a ReplicaSet, or only updates its annotations if it has the size already.
     fn scale(&self, set: &ReplicaSet, to: i32, why: &str) -> Option<Step<Action>> {
         let from = set.spec().replicas();
         let mut set = match self.pending_annotations(set) {
@@ -225,13 +230,13 @@ impl Rollout<'_> {
         Some(self.step(Action::Scale { set, from, to }, why))
     }
 
-    /// The set with what `number` would write to it.
+    /// The current ReplicaSet with the annotations that `plan_revision_annotations` writes.
     fn pending_annotations(&self, set: &ReplicaSet) -> Option<ReplicaSet> {
         let new = self.new.filter(|new| *new == set)?;
         revision::with_current_annotations(new, self.scene.deployment, self.next_number())
     }
 
-    /// Deletes sets that are too old to roll back to.
+    /// Deletes old ReplicaSets beyond `revisionHistoryLimit`.
     fn clean_up_old_sets(&self) -> Vec<Step<Action>> {
         let deployment = self.scene.deployment;
         let complete = status::is_complete(deployment, deployment.status());

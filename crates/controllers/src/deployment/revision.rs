@@ -1,4 +1,4 @@
-//! The ReplicaSet of a template, and the numbers that revisions have.
+//! The ReplicaSet of a template, and the revision numbers in annotations.
 
 use api::apps::{Deployment, ReplicaSet, ReplicaSetSpec};
 use object::{LabelSelector, Map, ObjectMeta, Text};
@@ -11,7 +11,7 @@ pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX_REPLICAS_ANNOTATION: &str = "deployment.kubernetes.io/max-replicas";
-/// What a set does not take over from its Deployment.
+/// Annotations that a ReplicaSet does not copy from its Deployment.
 const SKIPPED_ANNOTATIONS: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -20,10 +20,10 @@ const SKIPPED_ANNOTATIONS: [&str; 6] = [
     MAX_REPLICAS_ANNOTATION,
     "deprecated.deployment.rollback.to",
 ];
-/// Past revisions that are remembered take at most this much.
+/// Maximum length of the revision history annotation, in bytes.
 const LONGEST_HISTORY: usize = 2000;
 
-/// Whether the set has the Deployment's template, but for the hash.
+/// Whether the ReplicaSet has the Deployment's template, ignoring the hash label.
 pub(super) fn same_template(set: &ReplicaSet, deployment: &Deployment) -> bool {
     let (ours, theirs) = (deployment.spec().template(), set.spec().template());
     let labels = |meta: &ObjectMeta| {
@@ -35,21 +35,22 @@ pub(super) fn same_template(set: &ReplicaSet, deployment: &Deployment) -> bool {
         && ours.metadata().annotations().iter().eq(theirs.metadata().annotations().iter())
 }
 
+/// The revision number in the annotations; 0 if there is none.
 pub(super) fn revision(meta: &ObjectMeta) -> i64 {
     meta.annotations().get(REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// How many replicas the Deployment had when the set was last scaled.
+/// The Deployment's replicas when the ReplicaSet was last scaled.
 pub(super) fn desired(set: &ReplicaSet) -> Option<i32> {
     set.metadata().annotations().get(DESIRED)?.parse().ok()
 }
 
-/// How many it could have had at most then.
+/// The Deployment's replicas plus surge when the ReplicaSet was last scaled.
 pub(super) fn max_replicas(set: &ReplicaSet) -> Option<i32> {
     set.metadata().annotations().get(MAX_REPLICAS_ANNOTATION)?.parse().ok()
 }
 
-/// Notes on a set how large its Deployment is. Whether that is new.
+/// Sets the annotations with the Deployment's size. Returns whether they changed.
 pub(super) fn set_replicas_annotations(set: &mut ReplicaSet, desired: i32, most: i32) -> bool {
     let notes = set.metadata().annotations();
     let (desired, most) = (desired.to_string(), most.to_string());
@@ -62,7 +63,7 @@ pub(super) fn set_replicas_annotations(set: &mut ReplicaSet, desired: i32, most:
     true
 }
 
-/// A set for the Deployment's template.
+/// Builds the ReplicaSet for the Deployment's template.
 pub(super) fn new_set(
     deployment: &Deployment,
     replicas: i32,
@@ -93,8 +94,8 @@ pub(super) fn new_set(
     set
 }
 
-/// The set of the current template as it should be noted, if it is not: its revision is
-/// the newest, even if it is an old one that a rollback made current.
+/// The current ReplicaSet with up-to-date annotations; `None` if they are. It gets the newest
+/// revision number, even if it is an old ReplicaSet that a rollback made current.
 pub(super) fn with_current_annotations(
     set: &ReplicaSet,
     deployment: &Deployment,
@@ -115,7 +116,7 @@ pub(super) fn with_current_annotations(
     (new != *set).then_some(new)
 }
 
-/// The Deployment's annotations with this revision, if it has another.
+/// The Deployment's annotations with this revision; `None` if it has it.
 pub(super) fn numbered(deployment: &Deployment, number: Option<&str>) -> Option<Map<String>> {
     let mut notes = deployment.metadata().annotations().clone();
     let number = number.filter(|number| notes.get(REVISION) != Some(number))?;

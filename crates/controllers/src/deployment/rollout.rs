@@ -1,10 +1,10 @@
-//! How many pods each ReplicaSet may have, step by step.
+//! Computes how many replicas each ReplicaSet may have at each step of a rollout.
 
 use api::apps::{Deployment, ReplicaSet};
 
 use super::revision;
 
-/// The bounds of a rollout, in pods.
+/// The limits of a rollout, in pods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RolloutBounds {
     pub(super) replicas: i32,
@@ -13,6 +13,7 @@ pub(super) struct RolloutBounds {
 }
 
 impl RolloutBounds {
+    /// Reads the limits from the Deployment's strategy.
     pub(super) fn of(deployment: &Deployment) -> Self {
         let replicas = deployment.spec().replicas();
         let strategy = deployment.spec().strategy();
@@ -23,22 +24,23 @@ impl RolloutBounds {
         let unavailable = rolling.max_unavailable().and_then(|n| n.scaled_value(replicas, false));
         let mut unavailable = unavailable.unwrap_or_default();
         if surge == 0 && unavailable == 0 {
-            unavailable = 1; // or nothing would ever move
+            unavailable = 1; // otherwise the rollout would never progress
         }
         Self { replicas, surge, unavailable: unavailable.min(replicas) }
     }
 
-    /// The most pods there may be.
+    /// The maximum number of pods.
     pub(super) fn max_total(self) -> i32 {
         self.replicas.saturating_add(self.surge)
     }
 
-    /// The fewest that must be available.
+    /// The minimum number of available pods.
     pub(super) fn min_available(self) -> i32 {
         self.replicas.saturating_sub(self.unavailable)
     }
 
-    /// How large the newest set may be now, where `all` pods are wanted by all sets.
+    /// The size that the new ReplicaSet may have now; `all` is the sum of the sizes of all
+    /// ReplicaSets.
     pub(super) fn new_set_size(self, new: i32, all: i32) -> i32 {
         if new >= self.replicas {
             return self.replicas;
@@ -47,8 +49,8 @@ impl RolloutBounds {
         new.saturating_add(room.clamp(0, self.replicas.saturating_sub(new)))
     }
 
-    /// The sizes that old sets may be reduced to: first what is not available anyway,
-    /// then as much as availability allows. `old` is sorted by age, the oldest first.
+    /// The sizes to which old ReplicaSets may be scaled down: first their unavailable pods are
+    /// removed, then as many as availability permits. `old` is sorted by age, the oldest first.
     pub(super) fn old_set_sizes(self, new: &ReplicaSet, old: &[&ReplicaSet]) -> Vec<i32> {
         let mut sizes: Vec<i32> = old.iter().map(|set| set.spec().replicas()).collect();
         let all = sum(sizes.iter().copied().chain([new.spec().replicas()]));
@@ -74,8 +76,8 @@ impl RolloutBounds {
     }
 }
 
-/// Sizes after the Deployment itself was scaled in the middle of a rollout: each set
-/// gets its share. `sets` are those that have pods.
+/// The sizes after the Deployment was scaled in the middle of a rollout: each ReplicaSet gets its
+/// share. `sets` are those that have pods.
 pub(super) fn proportional(bounds: RolloutBounds, sets: &[&ReplicaSet]) -> Vec<i32> {
     let sizes: Vec<i32> = sets.iter().map(|set| set.spec().replicas()).collect();
     let allowed = if bounds.replicas > 0 { bounds.max_total() } else { 0 };
@@ -84,7 +86,7 @@ pub(super) fn proportional(bounds: RolloutBounds, sets: &[&ReplicaSet]) -> Vec<i
     let newest_first = |at: &usize| sets[*at].metadata().creation_timestamp().to_owned();
     order.sort_by_cached_key(newest_first);
     if to_add > 0 {
-        order.reverse(); // more for the newer, less for the older
+        order.reverse(); // scale up the newer first, scale down the older first
     }
     order.sort_by_key(|at| std::cmp::Reverse(sizes[*at])); // the largest first
     let (mut new, mut added) = (sizes.clone(), 0_i32);
@@ -102,7 +104,7 @@ pub(super) fn proportional(bounds: RolloutBounds, sets: &[&ReplicaSet]) -> Vec<i
     new
 }
 
-/// How much a set grows with its Deployment.
+/// By how much a ReplicaSet grows with its Deployment.
 fn share(bounds: RolloutBounds, set: &ReplicaSet) -> i32 {
     let size = set.spec().replicas();
     if bounds.replicas == 0 {
@@ -115,7 +117,7 @@ fn share(bounds: RolloutBounds, set: &ReplicaSet) -> i32 {
     i32::try_from(rounded).unwrap_or(i32::MAX).saturating_sub(size)
 }
 
-/// Numbers of pods that others have written can be any; their sum is at most the largest.
+/// Adds numbers of pods, saturating: clients can write any numbers.
 pub(super) fn sum(numbers: impl IntoIterator<Item = i32>) -> i32 {
     numbers.into_iter().fold(0, i32::saturating_add)
 }
@@ -144,11 +146,11 @@ mod tests {
     #[test]
     fn old_ones_shrink_as_availability_allows() {
         let cases = [
-            ((3, 0), vec![(10, 10)], vec![8]), // all are well: two may go
-            ((3, 0), vec![(8, 8)], vec![8]),   // eight must stay
-            ((3, 3), vec![(8, 8)], vec![5]),   // three new ones help
-            ((3, 0), vec![(10, 6)], vec![8]),  // the sick first, at most two
-            ((5, 5), vec![(2, 0), (6, 6)], vec![0, 3]), // sick ones, then the oldest
+            ((3, 0), vec![(10, 10)], vec![8]), // all available: two may be removed
+            ((3, 0), vec![(8, 8)], vec![8]),   // eight must stay available
+            ((3, 3), vec![(8, 8)], vec![5]),   // three new pods are available
+            ((3, 0), vec![(10, 6)], vec![8]),  // unavailable ones first, at most two
+            ((5, 5), vec![(2, 0), (6, 6)], vec![0, 3]), // unavailable ones, then the oldest
         ];
         for ((size, available), old, expected) in cases {
             let old: Vec<_> = old.into_iter().map(|(size, ok)| set(size, ok)).collect();

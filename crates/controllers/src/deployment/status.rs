@@ -1,4 +1,5 @@
-//! What a Deployment says of itself: counts, availability and progress.
+//! Computes the status of a Deployment: counts and the conditions Available, Progressing and
+//! ReplicaFailure.
 
 use std::time::Duration;
 
@@ -9,11 +10,11 @@ use object::{List, Time, seconds_left};
 
 use super::rollout::{self, RolloutBounds};
 
-/// Without end, as upstream says it.
+/// The value of `progressDeadlineSeconds` that means no deadline, as in upstream.
 const NO_DEADLINE: i32 = i32::MAX;
 
-/// The status as it should be. `new` is the set of the current template; `thresholds_met`:
-/// something was done for the rollout just now.
+/// The counts and the conditions Available and ReplicaFailure. `new` is the ReplicaSet of the
+/// current template.
 pub(super) fn status(
     deployment: &Deployment,
     new: Option<&ReplicaSet>,
@@ -49,7 +50,7 @@ pub(super) fn status(
     status
 }
 
-/// Adds how the rollout comes along.
+/// Updates the condition Progressing.
 pub(super) fn update_progress(
     status: &mut DeploymentStatus,
     deployment: &Deployment,
@@ -62,7 +63,7 @@ pub(super) fn update_progress(
     let current = condition(deployment.status(), "Progressing");
     let is_done = current.is_some_and(|c| c.reason() == "NewReplicaSetAvailable");
     if status.replicas() == status.updated_replicas() && is_done {
-        return; // later changes of readiness are no rollout
+        return; // a pod that becomes unready later is no rollout
     }
     let what = match new {
         Some(new) => format!("ReplicaSet {:?}", new.metadata().name()),
@@ -82,7 +83,7 @@ pub(super) fn update_progress(
     }
 }
 
-/// Sets the condition `Progressing`, unless it says so already.
+/// Sets the condition Progressing, unless it has this status and reason.
 pub(super) fn progress(
     status: &mut DeploymentStatus,
     verdict: &str,
@@ -93,6 +94,7 @@ pub(super) fn progress(
     put(status, ("Progressing", verdict, reason), why, now);
 }
 
+/// The condition of this type.
 pub(super) fn condition<'a>(
     status: &'a DeploymentStatus,
     name: &str,
@@ -100,7 +102,7 @@ pub(super) fn condition<'a>(
     status.conditions().find(|condition| condition.type_() == name)
 }
 
-/// Whether all pods are of the current template, and available.
+/// Whether the rollout is complete: all pods have the current template and are available.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let replicas = deployment.spec().replicas();
     status.updated_replicas() == replicas
@@ -109,7 +111,7 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
         && status.observed_generation() >= deployment.metadata().generation()
 }
 
-/// How long the rollout may still take to make progress; `None` when it need not.
+/// The time left until the progress deadline; `None` when no deadline applies.
 pub(super) fn deadline(deployment: &Deployment, now: i64) -> Option<Duration> {
     let current = condition(deployment.status(), "Progressing")?;
     let waits = !matches!(
@@ -124,6 +126,7 @@ pub(super) fn deadline(deployment: &Deployment, now: i64) -> Option<Duration> {
     Some(super::seconds(seconds_left(since, allowed, now)))
 }
 
+/// Whether the Deployment has a progress deadline.
 pub(super) fn has_deadline(deployment: &Deployment) -> bool {
     deployment.spec().progress_deadline_seconds() != NO_DEADLINE
 }
@@ -137,7 +140,7 @@ fn has_moved(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
         || new.available_replicas() > old.available_replicas()
 }
 
-/// Takes over the failure of a set, that of the newest first.
+/// Copies the condition ReplicaFailure from a ReplicaSet, the new one first.
 fn failure(
     status: &mut DeploymentStatus,
     new: Option<&ReplicaSet>,
@@ -188,7 +191,7 @@ fn drop_condition_unless_true(status: &mut DeploymentStatus) {
     }
 }
 
-/// Progress was made just now: the deadline begins again.
+/// Sets the time of the last progress to now: the deadline starts again.
 fn reset_progress_deadline(status: &mut DeploymentStatus, now: i64) {
     for condition in status.conditions_mut().iter_mut() {
         if condition.type_() == "Progressing" {

@@ -1,9 +1,10 @@
-//! What is done to slices, by whoever plans it.
+//! The writes to EndpointSlices that this controller and the mirroring controller plan.
 
 use api::EndpointSlice;
 use client::Error;
 use runtime::{CachedApi, Step};
 
+/// A write to an EndpointSlice.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     Create(EndpointSlice),
@@ -11,6 +12,7 @@ pub(crate) enum Action {
     Delete(EndpointSlice),
 }
 
+/// Carries out the writes in order.
 pub(crate) async fn execute(
     slices: &CachedApi<EndpointSlice>,
     steps: Vec<Step<Action>>,

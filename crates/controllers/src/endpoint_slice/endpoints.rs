@@ -1,4 +1,5 @@
-//! The same as one object per Service: Endpoints, for those who read the old form.
+//! Endpoints controller: writes the endpoints of each Service into one Endpoints object, for
+//! clients of the deprecated API.
 
 use api::core::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
 use client::Error;
@@ -26,6 +27,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         .start();
 }
 
+/// Reconciler of the Endpoints of Services.
 #[derive(Debug)]
 struct EndpointsReconciler {
     services: CachedApi<Service>,
@@ -33,6 +35,7 @@ struct EndpointsReconciler {
     endpoints: CachedApi<Endpoints>,
 }
 
+/// A write to an Endpoints object.
 #[derive(Debug, PartialEq)]
 enum Act {
     Create(Endpoints),

@@ -1,4 +1,4 @@
-//! What is to become of an object, by what has become of its owners. Pure.
+//! Decides what the garbage collector does with an object, by the state of its owners. Pure.
 
 use client::Propagation;
 use object::Text;
@@ -8,32 +8,34 @@ use super::graph::Node;
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 pub(super) const ORPHAN: &str = "orphan";
 
-/// What has become of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum OwnerState {
     Solid,
-    /// It is being deleted, and waits for what it owns.
+    /// The owner is terminating and waits for its dependents (foreground deletion).
     WaitingForDependents,
     Gone,
 }
 
+/// What the garbage collector does with an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum GcDecision {
     Keep,
     Delete(Propagation, &'static str),
-    /// Its owner waits for it, and what it owns waits too: a circle in which nobody would
-    /// ever go. It holds its owners back no longer, and is deleted.
+    /// Its owner waits for it, and one of its dependents waits too: a deadlock. Clear
+    /// blockOwnerDeletion of its owner references, then delete it.
     BreakCycle,
-    /// Others own it still; these references are to go.
+    /// It has other owners; remove these owner references.
     RemoveOwnerReferences(Vec<Text>),
-    /// Whatever it owns is to lose the reference to it; then it may go.
+    /// Remove the owner references of its dependents to it, then its `orphan` finalizer.
     Orphan,
-    /// Nothing holds it back any more.
+    /// Remove its `foregroundDeletion` finalizer: no dependent blocks it.
     RemoveFinalizer,
-    /// These must go first.
+    /// It waits for these dependents; process them.
     Wait(Vec<Text>),
 }
 
+/// Decides what to do with an object that has these owners and dependents.
 pub(super) fn decide(node: &Node, owners: &[(Text, OwnerState)], owned: &[Node]) -> GcDecision {
     if node.terminating {
         return decide_terminating(node, owned);
@@ -60,7 +62,7 @@ pub(super) fn decide(node: &Node, owners: &[(Text, OwnerState)], owned: &[Node])
     }
 }
 
-/// It is being deleted: what does it wait for?
+/// Decides what to do with a terminating object.
 fn decide_terminating(node: &Node, owned: &[Node]) -> GcDecision {
     if node.has(ORPHAN) {
         return GcDecision::Orphan;
@@ -78,7 +80,7 @@ fn decide_terminating(node: &Node, owned: &[Node]) -> GcDecision {
     }
 }
 
-/// Finalizers that somebody put there beforehand say how it shall be deleted.
+/// The propagation policy that the object's finalizers already demand.
 fn propagation_from_finalizers(node: &Node) -> Propagation {
     if node.has(ORPHAN) {
         Propagation::Orphan

@@ -1,4 +1,4 @@
-//! Who owns whom.
+//! The ownership graph: every object, its owners and its dependents.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use object::{NamespacedName, ObjectMeta, OwnerReference, Text};
 
 use super::decision::FOREGROUND;
 
-/// One object, as far as the collector cares.
+/// An object in the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) resource: ApiResource,
@@ -26,6 +26,7 @@ impl Default for Node {
 }
 
 impl Node {
+    /// Builds a node from an object's metadata.
     pub(super) fn new(resource: &ApiResource, meta: &ObjectMeta) -> Self {
         Self {
             resource: resource.clone(),
@@ -38,23 +39,24 @@ impl Node {
         }
     }
 
-    /// Whether it waits for what it owns.
+    /// Whether it is terminating and waits for its dependents.
     pub(super) fn is_waiting(&self) -> bool {
         self.terminating && self.has(FOREGROUND)
     }
 
-    /// Whether an object may have this one as its owner: cluster-wide owners have dependents
-    /// everywhere, others in their own namespace.
+    /// Whether this object may own another one: a cluster-scoped owner may have dependents
+    /// everywhere, a namespaced one only in its namespace.
     pub(super) fn can_own(&self, dependent: &Self) -> bool {
         let home = &self.key.namespace;
         home.is_empty() || *home == dependent.key.namespace
     }
 
+    /// Whether it has this finalizer.
     pub(super) fn has(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|name| name == finalizer)
     }
 
-    /// Whether the owner, waiting, waits for this one.
+    /// Whether its owner, in foreground deletion, must wait for it (blockOwnerDeletion).
     pub(super) fn blocks(&self, owner: &str) -> bool {
         let blocks =
             |o: &OwnerReference| o.uid() == owner && o.block_owner_deletion() == Some(true);
@@ -62,16 +64,17 @@ impl Node {
     }
 }
 
+/// All objects by uid, and the dependents of each owner.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: HashMap<Text, Node>,
-    /// By the uid of the owner, which need not be known.
+    /// Uids of the dependents by the uid of the owner, which need not be in the graph.
     dependents: HashMap<Text, BTreeSet<Text>>,
 }
 
 impl Graph {
-    /// An object and those that it owns. Who refers to it from another namespace is not owned by
-    /// it: it would let one tenant hold back, or learn of, what another deletes.
+    /// An object and its dependents. A reference from another namespace does not count: it would
+    /// let a tenant block or observe the deletions of another tenant.
     pub(super) fn get(&self, uid: &str) -> Option<(Node, Vec<Node>)> {
         let node = self.nodes.get(uid)?.clone();
         let all = self.dependents.get(uid).into_iter().flatten();
@@ -80,7 +83,8 @@ impl Graph {
         Some((node, owned))
     }
 
-    /// Takes an object in. Gives those that have to be looked at because of it.
+    /// Adds or updates an object. Returns the uids of the objects that must be processed because of
+    /// it.
     pub(super) fn put(&mut self, node: Node) -> Vec<Text> {
         let uid = node.uid.clone();
         let old = self.unlink(&uid);
@@ -105,7 +109,7 @@ impl Graph {
         touched
     }
 
-    /// Objects of a resource, whatever its version, that are not among the uids.
+    /// Uids of the resource's objects, in any version, that are not in `listed`.
     pub(super) fn lost(&self, resource: &ApiResource, listed: &HashSet<&str>) -> Vec<Text> {
         let same = |node: &&Node| {
             node.resource.group == resource.group && node.resource.plural == resource.plural
@@ -114,7 +118,7 @@ impl Graph {
         all.filter(|uid| !listed.contains(&***uid)).cloned().collect()
     }
 
-    /// The object is gone. Gives those that it owned, and its owners that may wait for it.
+    /// Removes a deleted object. Returns its dependents, and its owners, which may wait for it.
     pub(super) fn remove(&mut self, uid: &str) -> Vec<Text> {
         let old = self.unlink(uid);
         let owned = self.dependents.get(uid).into_iter().flatten().cloned();

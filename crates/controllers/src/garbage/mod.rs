@@ -1,17 +1,17 @@
-//! Deletes what nobody owns any more, and keeps the order in which owners and what they
-//! own go.
+//! Garbage collector: deletes objects whose owners are deleted, and implements foreground and
+//! orphan deletion.
 //!
 //! ```text
-//!  owner deleted, Background   it goes; those it owned have no owner: they are deleted
-//!  owner deleted, Foreground   it waits (finalizer foregroundDeletion) until those that
-//!                              block it are gone; they are deleted because it waits
-//!  owner deleted, Orphan       it waits (finalizer orphan) until nobody refers to it
+//!  owner deleted, Background   it is deleted; then its dependents, which have no owner any more
+//!  owner deleted, Foreground   it waits (finalizer foregroundDeletion) until the dependents that
+//!                              block it are deleted; the collector deletes them
+//!  owner deleted, Orphan       it waits (finalizer orphan) until no object refers to it
 //! ```
 //!
-//! `monitors.rs` keeps a cache of every resource, `graph.rs` knows from them who owns whom, and
-//! `verdict.rs` decides. What cannot be undone is not decided from caches alone: an owner is
-//! absent when the API says so, and an owner that orphans is let go when a list of the API has
-//! nothing left that refers to it.
+//! `monitors.rs` watches every resource, `graph.rs` keeps the ownership graph, and `decision.rs`
+//! decides. Irreversible decisions do not rely on caches alone: an owner counts as absent only if
+//! the API server says so, and the `orphan` finalizer is removed only after a list from the API
+//! server shows no reference to the owner.
 
 mod decision;
 mod graph;
@@ -40,13 +40,13 @@ use self::{
 use crate::Config;
 
 const WORKERS: usize = 20;
-/// Owners that are known not to exist; more are asked for again.
+/// Maximum size of the cache of owners known to be absent; a full cache is cleared.
 const ABSENT_OWNER_CACHE_SIZE: usize = 500;
-/// How much of a list is read at once.
+/// Page size of lists.
 const PAGE: u32 = 500;
 
 pub(crate) fn start(cx: &Context, _: &Config) {
-    // Caches of its own: a resource that cannot be listed must not hold others back.
+    // Separate caches: a resource that cannot be listed must not block other controllers.
     let part = cx.child();
     let collector = Arc::new(Collector {
         cx: part.clone(),
@@ -65,20 +65,21 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     }
 }
 
+/// State of the garbage collector.
 #[derive(Debug)]
 struct Collector {
     cx: Context,
     graph: Mutex<Graph>,
-    /// Uids of those that may have to go, or to be let go.
+    /// Uids of objects to process.
     queue: Arc<WorkQueue<Text>>,
     mapper: Mutex<Arc<RestMapper>>,
     absent: Mutex<HashSet<Absent>>,
-    /// Whether all caches have been filled, as far as they can be.
+    /// Whether all caches have synced, as far as they can.
     ready: watch::Sender<bool>,
 }
 
-/// An owner as one object refers to it: the namespace of that object, then version, kind, name
-/// and uid. Another's reference to the same uid may lead somewhere else.
+/// An owner reference of one object: the object's namespace, then apiVersion, kind, name and uid of
+/// the owner. Another object's reference to the same uid may differ.
 type Absent = [Text; 5];
 
 impl Collector {
@@ -86,7 +87,7 @@ impl Collector {
         let mut ready = self.ready.subscribe();
         loop {
             let uid = self.queue.next().await;
-            let _ = ready.wait_for(|ready| *ready).await; // it lives as long as this
+            let _ = ready.wait_for(|ready| *ready).await; // the sender lives as long as `self`
             let done = panics::contain("garbage-collector", self.process_item(&uid)).await;
             let done = done.unwrap_or_else(|why| Err(Error::Invalid(why.to_string())));
             match &done {
@@ -136,7 +137,8 @@ impl Collector {
         }
     }
 
-    /// Whether an owner exists: the graph may be late, so its absence is asked for.
+    /// The state of an owner. The graph may lag behind, so its absence is confirmed by the API
+    /// server.
     async fn look_up(&self, node: &Node, owner: &OwnerReference) -> Result<OwnerState, Error> {
         let known = self.graph().get(owner.uid()).map(|(owner, _)| owner);
         if let Some(known) = known {
@@ -163,7 +165,7 @@ impl Collector {
         Ok(if found { OwnerState::Solid } else { OwnerState::Gone })
     }
 
-    /// Asks the API for an owner, in whatever version it has the kind now.
+    /// Looks an owner up on the API server, in the version that serves its kind now.
     async fn exists(&self, node: &Node, owner: &OwnerReference) -> Result<bool, Error> {
         let (mapper, kind) = (self.mapper(), owner.kind());
         let group = owner.api_version().split_once('/').map_or("", |(group, _)| group);
@@ -186,8 +188,8 @@ impl Collector {
         }
     }
 
-    /// All that refers to the object as its owner, by what the API says now. A resource that
-    /// cannot be listed may have some: then nothing is known.
+    /// All objects that refer to the object as their owner, listed from the API server. Fails if a
+    /// resource cannot be listed, because it may contain dependents.
     async fn referring(&self, node: &Node) -> Result<Vec<Node>, Error> {
         let (mapper, namespace) = (self.mapper(), &*node.key.namespace);
         let mut found = Vec::new();
@@ -195,7 +197,7 @@ impl Collector {
             mapper.found.iter().filter(|found| is_followed(found))
         {
             if !namespace.is_empty() && !resource.namespaced {
-                continue; // those are owned by no object of a namespace
+                continue; // a namespaced object cannot own cluster-scoped ones
             }
             let api = Api::<DynamicObject>::for_resource(self.cx.client(), resource.clone())
                 .namespaced(namespace);
@@ -223,7 +225,7 @@ impl Collector {
         ignore_not_found(self.api(node, why).delete(&node.key, &delete).await)
     }
 
-    /// Takes the references to `owners` off.
+    /// Removes the references to `owners`.
     async fn remove_owner_references(
         &self,
         node: &Node,
@@ -236,7 +238,7 @@ impl Collector {
         self.patch(node, "ownerReferences", stay.into(), why).await
     }
 
-    /// Its owners need not wait for it. Gives the object as it is then.
+    /// Clears blockOwnerDeletion of all its owner references. Returns the updated object.
     async fn clear_block_owner_deletion(&self, node: &Node) -> Result<Node, Error> {
         let free = |owner: &OwnerReference| owner.clone().with_block_owner_deletion(false);
         let owners: List<OwnerReference> = node.owners.iter().map(free).collect();
@@ -248,7 +250,7 @@ impl Collector {
         Ok(Node::new(&node.resource, answer.metadata()))
     }
 
-    /// Takes our finalizer off.
+    /// Removes a finalizer of the garbage collector.
     async fn remove_finalizer(&self, node: &Node, finalizer: &str) -> Result<(), Error> {
         let stay: List<String> =
             node.finalizers.iter().filter(|name| *name != finalizer).cloned().collect();
@@ -291,8 +293,8 @@ impl Collector {
     }
 }
 
-/// Whether the answer says that there is no object of the name: that its resource is not served
-/// says nothing of the object.
+/// Whether the error means that no object has this name. A 404 for a resource that is not served
+/// says nothing about the object.
 fn is_missing(error: &Error, name: &str) -> bool {
     let named = |status: &Status| status.details().is_some_and(|about| about.name() == name);
     error.is_not_found() && matches!(error, Error::Status(status) if named(status))

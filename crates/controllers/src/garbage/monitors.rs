@@ -1,6 +1,7 @@
-//! A cache for each resource whose objects can be deleted. They follow discovery: a resource
-//! that moves to another version is read there, and what is served no longer is not followed.
-//! Nothing is judged before they have been filled.
+//! Watches every resource that can be listed, watched and deleted. The monitors follow discovery:
+//! when the preferred version of a resource changes, its monitor is restarted, and when the
+//! resource is no longer served, it is stopped. No object is processed before the caches have
+//! synced.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,24 +17,25 @@ use tracing::warn;
 
 use super::{Collector, graph::Node};
 
-/// How often to look for new resources.
+/// Interval of discovery.
 const REDISCOVER: Duration = Duration::from_secs(30);
-/// A resource that cannot be listed for so long holds the others back no more.
+/// How long to wait for a resource's first list before the others proceed without it.
 const SYNC: Duration = Duration::from_secs(30);
 
-/// Group and plural: the same objects, whatever the version.
+/// Group and plural, which identify a resource in any version.
 type Name = (Text, Text);
 
+/// The watch of one resource.
 #[derive(Debug)]
 struct Monitor {
     resource: ApiResource,
     cache: Arc<Cache<DynamicObject>>,
-    /// What it runs in, to be stopped alone.
+    /// Context of the cache, so that it can be stopped alone.
     part: Context,
 }
 
 impl Collector {
-    /// Follows every resource whose objects can be deleted, also those that come later.
+    /// Starts and stops monitors as discovery finds and loses resources.
     pub(super) async fn discover(self: Arc<Self>) {
         let mut running = HashMap::new();
         loop {
@@ -93,7 +95,8 @@ impl Collector {
         Monitor { resource, cache, part }
     }
 
-    /// Waits for the first list. What was known and is not in it has gone meanwhile.
+    /// Waits for the first list. Objects that the graph has and the list does not were deleted
+    /// meanwhile.
     async fn fill(&self, monitor: &Monitor) {
         let mut synced = monitor.cache.synced();
         if !matches!(timeout(SYNC, synced.wait_for(|synced| *synced)).await, Ok(Ok(_))) {
@@ -101,7 +104,7 @@ impl Collector {
             warn!(%group, %version, %plural, "cannot be listed; others are collected without it");
             return;
         }
-        let mut graph = self.graph(); // locked first: what comes meanwhile is not taken for lost
+        let mut graph = self.graph(); // locked first, so that new objects do not count as deleted
         let all = monitor.cache.all();
         let listed: HashSet<&str> = all.iter().map(|object| object.metadata().uid()).collect();
         for uid in graph.lost(&monitor.resource, &listed) {
@@ -114,7 +117,7 @@ fn name(resource: &ApiResource) -> Name {
     (resource.group.clone(), resource.plural.clone())
 }
 
-/// What was last known of groups that cannot be asked now.
+/// Adds the last known resources of groups whose discovery failed now.
 fn with_stale(mut mapper: RestMapper, before: &RestMapper) -> RestMapper {
     let is_stale = |found: &&DiscoveredResource| {
         mapper.stale.iter().any(|stale| *stale == found.resource.api_version())
@@ -124,7 +127,7 @@ fn with_stale(mut mapper: RestMapper, before: &RestMapper) -> RestMapper {
     mapper
 }
 
-/// Events come and go by themselves, and own nothing.
+/// Whether objects of the resource are collected. Events are not: they expire, and own nothing.
 pub(super) fn is_followed(found: &DiscoveredResource) -> bool {
     let can = |verb: &str| found.verbs.iter().any(|known| known == verb);
     let usable = can("list") && can("watch") && can("delete");

@@ -1,4 +1,4 @@
-//! How long to wait after failures.
+//! The back-off before a failed pod is replaced.
 
 use api::core::{ContainerStatus, Pod};
 use object::{List, Time};
@@ -6,16 +6,16 @@ use object::{List, Time};
 const FIRST: i64 = 10;
 const LAST: i64 = 600;
 
-/// What is remembered of a Job, while this process runs.
+/// The recent failures of a Job or of an index; kept in memory only.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Backoff {
-    /// Since the last success.
+    /// Failures since the last success.
     failures: u32,
     last: i64,
 }
 
 impl Backoff {
-    /// With pods that have just ended.
+    /// Adds pods that have just finished.
     pub(super) fn with(self, succeeded: &[&Pod], failed: &[&Pod]) -> Self {
         let success = succeeded.iter().map(|pod| finished_at(pod)).max();
         let since = |pod: &&&Pod| success.is_none_or(|success| finished_at(pod) > success);
@@ -29,21 +29,22 @@ impl Backoff {
         }
     }
 
-    /// Of an index whose last pod has failed so often.
+    /// The back-off of an index whose latest failed pod is `last`.
     pub(super) fn of_index(failures: i32, last: &Pod) -> Self {
         Self { failures: u32::try_from(failures).unwrap_or_default(), last: finished_at(last) }
     }
 
-    /// The seconds still to wait.
+    /// The seconds left to wait.
     pub(super) fn remaining(self, now: i64) -> i64 {
         let Some(doubled) = self.failures.checked_sub(1) else { return 0 };
         let wait = FIRST.saturating_mul(1 << doubled.min(10)).min(LAST);
-        // A node says when a pod ended: no later than now.
+        // The kubelet reports when a pod finished; a time in the future counts as now.
         self.last.min(now).saturating_add(wait).saturating_sub(now).max(0)
     }
 }
 
-/// When the pod ended, as well as can be told.
+/// When the pod finished: by its containers, or else by its Ready condition, its deletion or its
+/// creation.
 pub(super) fn finished_at(pod: &Pod) -> i64 {
     let meta = pod.metadata();
     let unready = pod.status().condition("Ready").filter(|ready| ready.status() == "False");

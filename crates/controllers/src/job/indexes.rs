@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// Ranges in order that do not touch; both ends belong to them.
+/// A set of indexes, as sorted ranges that neither overlap nor touch; both ends are included.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Indexes(Vec<(i32, i32)>);
 
 impl Indexes {
-    /// Reads what is below `end`. What cannot be read is left out.
+    /// Parses the indexes below `end`, and ignores parts that are invalid.
     pub(super) fn parse(text: &str, end: i32) -> Self {
         let mut all = Self::default();
         for part in text.split(',') {
@@ -40,13 +40,13 @@ impl Indexes {
         other.0.iter().for_each(|range| self.add(*range));
     }
 
-    /// How many of these are among the others.
+    /// The number of indexes that are in both sets.
     pub(super) fn common(&self, other: &Self) -> i32 {
         let shared = |a: &(i32, i32), b: &(i32, i32)| (a.1.min(b.1) - a.0.max(b.0) + 1).max(0);
         self.0.iter().map(|a| other.0.iter().map(|b| shared(a, b)).sum::<i32>()).sum()
     }
 
-    /// The first `count` below `end` that are missing.
+    /// The first `count` indexes below `end` that are not in the set.
     pub(super) fn missing(&self, count: usize, end: i32) -> Vec<i32> {
         let (mut found, mut next) = (Vec::new(), 0);
         for (first, last) in self.0.iter().copied().chain([(end, end)]) {

@@ -1,12 +1,12 @@
-//! Runs pods until enough of them have succeeded.
+//! Job controller: runs pods until enough of them have succeeded.
 //!
 //! ```text
-//!  mod.rs      start, reconcile: pods, then status, then finalizers, then status
-//!  sight.rs    what follows from the pods: counts, indexes, the end
-//!  plan.rs     which pods shall be made and removed
-//!  track.rs    each pod that ends is counted once
-//!  pod.rs      what marks a Job's pods      policy.rs   a Job's own rules of failure and success
-//!  backoff.rs  the wait after failures      indexes.rs  sets of completion indexes
+//!  mod.rs           start, reconcile: pods, then status, then finalizers, then status
+//!  observe.rs       counts, completion indexes and the outcome, from the pods
+//!  plan.rs          which pods to create and delete
+//!  pod_tracking.rs  counts each finished pod exactly once
+//!  pod.rs           labels and annotations     policy.rs   podFailurePolicy and successPolicy
+//!  backoff.rs       back-off after failures    indexes.rs  sets of completion indexes
 //! ```
 
 mod backoff;
@@ -60,11 +60,12 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     orphans::start(cx);
 }
 
+/// Reconciler of Jobs.
 #[derive(Debug)]
 struct Jobs {
     jobs: CachedApi<Job>,
     pods: PodControl,
-    /// By uid.
+    /// Back-off of each Job, by uid.
     backoffs: Mutex<HashMap<Text, Backoff>>,
     clock: Arc<dyn Clock>,
 }
@@ -101,7 +102,7 @@ impl Jobs {
         known.get(job.metadata().uid()).copied().unwrap_or_default()
     }
 
-    /// Makes and removes pods; tells how many, and the first failure.
+    /// Creates and deletes pods. Returns how many, and the first error.
     async fn act(&self, job: &Job, steps: Vec<Step<Action>>) -> (ActionCounts, Result<(), Error>) {
         let (mut creates, mut ends) = (Vec::new(), Vec::new());
         for Step { action: act, cause: because } in steps {
@@ -146,7 +147,7 @@ impl Jobs {
         self.pods.delete(job, pod, because).await
     }
 
-    /// Writes down what has ended, lets it go, and counts it.
+    /// Records finished pods in the status, removes their finalizers, and then counts them.
     async fn track(&self, sight: &JobObservation<'_>, done: ActionCounts) -> Result<(), Error> {
         let (job, now) = (sight.scene.job, sight.scene.now);
         let tracked = track(sight, done);

@@ -1,5 +1,5 @@
-//! What follows from a Job and its pods: how many succeeded, which failed, and whether
-//! that is the end.
+//! Computes the observed state of a Job from its pods: counts, completion indexes, and whether the
+//! Job has an outcome.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,26 +16,27 @@ use super::{
     policy::{self, FailureAction, failure},
 };
 
-/// What there is.
+/// The inputs: the Job, its pods and its back-off.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JobInput<'a> {
     pub(super) job: &'a Job,
     pub(super) pods: &'a [Pod],
-    /// What is remembered of earlier failures.
+    /// The back-off after earlier failures.
     pub(super) backoff: Backoff,
     pub(super) now: i64,
 }
 
-/// How it ends.
+/// The outcome of a Job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JobOutcome {
     pub(super) success: bool,
-    /// Whether an earlier reconcile found it, and the status says so.
+    /// Whether the status has it already, from an earlier reconcile.
     pub(super) known: bool,
     pub(super) reason: String,
     pub(super) message: String,
 }
 
+/// The observed state of a Job.
 #[derive(Debug)]
 pub(super) struct JobObservation<'a> {
     pub(super) scene: JobInput<'a>,
@@ -43,13 +44,14 @@ pub(super) struct JobObservation<'a> {
     pub(super) terminating: i32,
     pub(super) succeeded: i32,
     pub(super) failed: i32,
-    /// The indexes that the status has as completed.
+    /// The completed indexes in the status.
     pub(super) completed: Indexes,
-    /// With those of pods that have succeeded since.
+    /// The completed indexes, including those of pods that succeeded since.
     pub(super) succeeded_indexes: Indexes,
-    /// The indexes that are given up, where each has a limit of its own.
+    /// The failed indexes, if the Job has `backoffLimitPerIndex`.
     pub(super) failed_indexes: Option<Indexes>,
-    /// By index, failed pods that are kept until there is another: it takes over counts.
+    /// By index, the failed pod whose finalizer stays until its replacement exists: the replacement
+    /// takes over its failure counts.
     pub(super) last_failed_by_index: HashMap<i32, &'a Pod>,
     pub(super) backoff: Backoff,
     pub(super) outcome: Option<JobOutcome>,
@@ -66,6 +68,7 @@ impl JobOutcome {
 }
 
 impl<'a> JobObservation<'a> {
+    /// Computes the observed state.
     pub(super) fn of(scene: JobInput<'a>) -> Self {
         let JobInput { job, pods, .. } = scene;
         let new = |counted: &HashSet<&str>, is: &dyn Fn(&Pod) -> bool| -> Vec<&'a Pod> {
@@ -190,7 +193,7 @@ impl<'a> JobObservation<'a> {
         Some(JobOutcome::new(true, "SuccessPolicy", &met))
     }
 
-    /// Containers that are restarted in their pod count too.
+    /// Whether container restarts reach the backoff limit (restartPolicy OnFailure).
     fn restarts_too_often(&self) -> bool {
         let spec = self.scene.job.spec();
         if spec.template().spec().restart_policy() != "OnFailure" {
@@ -215,14 +218,14 @@ pub(super) fn is_suspended(job: &Job) -> bool {
     job.spec().suspend() == Some(true)
 }
 
-/// The seconds that the Job may still be active.
+/// The seconds left until `activeDeadlineSeconds`.
 pub(super) fn deadline(job: &Job, now: i64) -> Option<i64> {
     let start = job.status().start_time().and_then(Time::parse_seconds);
     let seconds = job.spec().active_deadline_seconds().filter(|_| !is_suspended(job))?;
     Some(seconds_left(start.unwrap_or(now), seconds, now))
 }
 
-/// The uids of pods that have ended and are not in the numbers yet.
+/// The uids of finished pods that are recorded as uncounted: succeeded and failed.
 pub(super) fn uncounted(job: &Job) -> (HashSet<&str>, HashSet<&str>) {
     job.status().uncounted_terminated_pods().map_or_else(Default::default, |uncounted| {
         (uncounted.succeeded().iter().collect(), uncounted.failed().iter().collect())

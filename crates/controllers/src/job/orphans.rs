@@ -1,4 +1,5 @@
-//! Lets go of pods that no Job will ever count: theirs is gone, or they have none.
+//! Removes the tracking finalizer from pods that no Job will count: they have no Job, or it was
+//! deleted.
 
 use api::{batch::Job, core::Pod};
 use client::Error;
@@ -19,6 +20,7 @@ pub(super) fn start(cx: &Context) {
         .start();
 }
 
+/// Reconciler of orphaned pods of Jobs.
 #[derive(Debug)]
 struct Orphans {
     jobs: CachedApi<Job>,
@@ -47,7 +49,7 @@ impl Reconcile for Orphans {
 }
 
 impl Orphans {
-    /// The pod may be known before its Job is: the server knows better.
+    /// Whether the pod's Job exists on the API server: the cache may have the pod before the Job.
     async fn is_there(&self, pod: &Pod) -> Result<bool, Error> {
         let Some(owner) = pod.metadata().controller_ref().filter(|owner| owner.kind() == "Job")
         else {

@@ -1,4 +1,4 @@
-//! Decides which pods a Job shall have. Pure, so its tests need no cluster.
+//! Computes which pods of a Job to create and delete. Pure, so its tests need no cluster.
 
 use std::cmp::Reverse;
 
@@ -13,26 +13,28 @@ use super::{
     pod::{failures_before, index, new_pod, replaces_only_failed},
 };
 
-/// More at a time would only make failures more.
+/// Maximum number of pods that one reconcile creates or deletes.
 const BURST: usize = 500;
 
+/// A step of the plan.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     Create(Pod),
-    /// It will be counted when it has gone.
+    /// Delete a pod; it is counted when it has terminated.
     Delete(Pod),
-    /// It is let go first: it does not count.
+    /// Remove the tracking finalizer, then delete: the pod is not counted.
     ReleaseAndDelete(Pod),
 }
 
-/// What to do, and when to look again.
+/// The steps, and the time of the next reconcile.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step<Action>>,
-    /// In so many seconds.
+    /// In seconds.
     pub(super) requeue_after: Option<i64>,
 }
 
+/// Computes the steps for a Job.
 pub(super) fn plan(sight: &JobObservation<'_>) -> Plan {
     let JobInput { job, now, .. } = sight.scene;
     if sight.outcome.is_some() {
@@ -67,7 +69,7 @@ fn manage(sight: &JobObservation<'_>) -> Plan {
     create(sight, missing.min(BURST))
 }
 
-/// How many pods there should be now.
+/// The number of active pods that there should be now.
 fn wanted_active(sight: &JobObservation<'_>) -> i32 {
     let spec = sight.scene.job.spec();
     let parallelism = spec.parallelism().unwrap_or(1);
@@ -75,7 +77,7 @@ fn wanted_active(sight: &JobObservation<'_>) -> i32 {
         Some(completions) => {
             completions.saturating_sub(sight.succeeded).clamp(0, parallelism.max(0))
         }
-        None if sight.succeeded > 0 => saturating_i32(sight.active.len()), // let them end
+        None if sight.succeeded > 0 => saturating_i32(sight.active.len()), // let them finish
         None => parallelism,
     }
 }
@@ -121,8 +123,8 @@ fn pending(sight: &JobObservation<'_>, missing: usize) -> Vec<i32> {
     taken.missing(missing, job.spec().completions().unwrap_or_default())
 }
 
-/// Active pods to remove, at least so many: doubles of an index, and those without one
-/// that counts.
+/// The active pods to delete, at least `least`: pods whose index is invalid or a duplicate, then
+/// others.
 fn surplus<'a>(sight: &JobObservation<'a>, least: usize) -> Vec<&'a Pod> {
     let job = sight.scene.job;
     let mut left = sight.active.clone();
@@ -143,8 +145,8 @@ fn surplus<'a>(sight: &JobObservation<'a>, least: usize) -> Vec<&'a Pod> {
     gone
 }
 
-/// The least is removed first: not placed, not running, not ready, ready for a short
-/// time, young.
+/// Sort key for deletion; the pod with the smallest key is deleted first. In order: unscheduled,
+/// not running, not ready, ready for a shorter time, newer.
 fn deletion_rank(pod: &Pod) -> (bool, bool, bool, Reverse<i64>, Reverse<String>) {
     let ready = pod.status().condition("Ready").filter(|_| pod.is_ready());
     let since = ready.and_then(|ready| Time::parse_seconds(ready.last_transition_time()));

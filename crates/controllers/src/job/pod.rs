@@ -1,4 +1,4 @@
-//! The pods of a Job: how they are marked, and what the marks say.
+//! The pods of a Job: finalizer, completion index and failure counts, and how to read them.
 
 use api::{
     batch::Job,
@@ -10,26 +10,27 @@ use object::Value;
 use super::policy::{FailureAction, failure};
 use crate::template;
 
-/// Holds a pod until it has been counted.
+/// Keeps a pod from being deleted until it has been counted.
 pub(super) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 const VARIABLE: &str = "JOB_COMPLETION_INDEX";
-/// Longer prefixes would leave no room for what the server appends.
+/// Maximum length of `generateName`; the API server appends five characters.
 const LONGEST_PREFIX: usize = 58;
 
+/// Whether the pod has the tracking finalizer.
 pub(super) fn is_tracked(pod: &Pod) -> bool {
     pod.metadata().finalizers().iter().any(|finalizer| finalizer == TRACKING_FINALIZER)
 }
 
-/// The completion index of the pod, if it is one of the Job's.
+/// The completion index of the pod, if it is below the Job's completions.
 pub(super) fn index(pod: &Pod, job: &Job) -> Option<i32> {
     let index: i32 = pod.metadata().annotations().get(INDEX)?.parse().ok()?;
     (0..job.spec().completions().unwrap_or_default()).contains(&index).then_some(index)
 }
 
-/// How often pods of the index had failed before this one, all and those that count.
+/// How often pods of the index failed before this one: all failures, and those that count.
 pub(super) fn failures_before(pod: &Pod) -> (i32, i32) {
     let note = |name: &str| {
         let text = pod.metadata().annotations().get(name);
@@ -38,19 +39,20 @@ pub(super) fn failures_before(pod: &Pod) -> (i32, i32) {
     (note(FAILURES).saturating_add(note(IGNORED)), note(FAILURES))
 }
 
-/// Whether the pod counts as failed. One that is deleted does, unless the Job waits for
-/// it to end.
+/// Whether the pod counts as failed. A terminating pod does, unless `podReplacementPolicy` is
+/// Failed.
 pub(super) fn has_failed(pod: &Pod, job: &Job) -> bool {
     let lost = pod.metadata().is_terminating() && pod.status().phase() != "Succeeded";
     pod.status().phase() == "Failed" || lost && !replaces_only_failed(job)
 }
 
-/// Whether pods that are going are not replaced before they have gone.
+/// Whether terminating pods are replaced only after they have failed (`podReplacementPolicy`
+/// Failed).
 pub(super) fn replaces_only_failed(job: &Job) -> bool {
     job.spec().pod_replacement_policy() == Some("Failed")
 }
 
-/// A patch that lets go of a pod.
+/// The patch that removes the tracking finalizer.
 pub(super) fn release() -> Patch {
     let mut patch = Value::object();
     let list = Value::List([Value::from(TRACKING_FINALIZER)].into_iter().collect());
@@ -58,7 +60,7 @@ pub(super) fn release() -> Patch {
     Patch::Strategic(patch)
 }
 
-/// A pod for the Job; `replaced` is the one of the same index that failed last.
+/// Builds a pod for the Job; `replaced` is the last failed pod of the same index.
 pub(super) fn new_pod(job: &Job, index: Option<i32>, replaced: Option<&Pod>) -> Pod {
     let mut pod = template::new_pod(job, job.spec().template());
     if !is_tracked(&pod) {
@@ -101,7 +103,7 @@ fn note_failures(pod: &mut Pod, job: &Job, replaced: Option<&Pod>) {
     }
 }
 
-/// The container's variable with the index.
+/// Adds the environment variable with the completion index.
 fn name_index(container: &mut api::core::Container) {
     if container.env().find(|variable| variable.name() == VARIABLE).is_some() {
         return;

@@ -1,10 +1,10 @@
-//! Counts pods that have ended, each once, whatever happens in between.
+//! Counts each finished pod exactly once, even if a reconcile fails halfway.
 //!
 //! ```text
-//!  a pod ends            its finalizer keeps it
-//!  status                its uid is written down as uncounted
-//!  the finalizer goes    the pod may be deleted from now on
-//!  status                one more in the numbers, one less uncounted
+//!  a pod finishes          its finalizer keeps it
+//!  status update           its uid is recorded in uncountedTerminatedPods
+//!  finalizer removed       the pod can be deleted from now on
+//!  status update           it moves from uncountedTerminatedPods to the counts
 //! ```
 
 use std::collections::HashSet;
@@ -22,32 +22,33 @@ use super::{
     policy::{FailureAction, failure},
 };
 
-/// The status must not become too large.
+/// Maximum number of uncounted pods in the status, which limits its size.
 const MOST_UNCOUNTED: usize = 500;
 
-/// What became of the plan's steps.
+/// What the plan's steps achieved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ActionCounts {
     pub(super) created: i32,
     pub(super) deleted: i32,
-    /// Of those deleted.
+    /// How many of the deleted pods were ready.
     pub(super) ready: i32,
-    /// Not all could be deleted.
+    /// Some pods could not be deleted.
     pub(super) failed: bool,
 }
 
-/// What to write down, and what to do then.
+/// The new status, and what follows once it is written.
 #[derive(Debug)]
 pub(super) struct TrackingUpdate<'a> {
     pub(super) status: JobStatus,
-    /// Pods to let go.
+    /// Pods to remove the finalizer from.
     pub(super) release: Vec<&'a Pod>,
-    /// What to say when all are counted.
+    /// The outcome to report once all pods are counted.
     pub(super) end: Option<JobOutcome>,
-    /// An event's reason and message.
+    /// Reason and message of an event.
     pub(super) event: Option<(&'static str, &'static str)>,
 }
 
+/// Computes the status that records the finished pods.
 pub(super) fn track<'a>(sight: &JobObservation<'a>, done: ActionCounts) -> TrackingUpdate<'a> {
     let JobInput { job, now, .. } = sight.scene;
     let mut status = job.status().clone();
@@ -86,7 +87,7 @@ pub(super) fn track<'a>(sight: &JobObservation<'a>, done: ActionCounts) -> Track
     TrackingUpdate { status, release, end: end.filter(|_| !full), event: told }
 }
 
-/// Moves what is uncounted and no longer held into the numbers.
+/// Moves uncounted pods that no longer have the finalizer into the counts.
 pub(super) fn count_released(status: &mut JobStatus, held: &HashSet<&str>) {
     let old = status.uncounted_terminated_pods().cloned();
     let old = old.unwrap_or_else(|| UncountedTerminatedPods::from(object::Value::object()));
@@ -103,7 +104,8 @@ pub(super) fn count_released(status: &mut JobStatus, held: &HashSet<&str>) {
     }
 }
 
-/// Says that the Job has ended, unless something is still to be counted or going.
+/// Sets the condition Complete or Failed, unless pods are still uncounted or terminating. Returns
+/// whether it did.
 pub(super) fn finish(status: &mut JobStatus, end: &JobOutcome, now: i64) -> bool {
     let open = status.uncounted_terminated_pods();
     let open = open.is_some_and(|it| !it.succeeded().is_empty() || !it.failed().is_empty());
@@ -126,8 +128,8 @@ fn is_complete(sight: &JobObservation<'_>, active: i32) -> bool {
     enough && active == 0
 }
 
-/// Writes down pods that have ended, and names those that may be let go. Whether the
-/// status is full.
+/// Records finished pods as uncounted. Returns the pods whose finalizer may be removed, and whether
+/// the limit of uncounted pods is reached.
 fn count_ended<'a>(
     sight: &JobObservation<'a>,
     status: &mut JobStatus,
@@ -184,7 +186,7 @@ fn count_ended<'a>(
     (release, full)
 }
 
-/// Whether a pod need not be held any longer.
+/// Whether the pod's finalizer is no longer needed.
 fn can_remove_finalizer(
     sight: &JobObservation<'_>,
     pod: &Pod,
@@ -199,7 +201,7 @@ fn can_remove_finalizer(
     fails && kept.is_none_or(|kept| kept.metadata().uid() != pod.metadata().uid())
 }
 
-/// Notes that the Job rests or goes on.
+/// Updates the condition Suspended.
 fn suspend(
     status: &mut JobStatus,
     suspended: bool,
@@ -233,7 +235,7 @@ fn put(status: &mut JobStatus, (name, verdict, reason, why): (&str, &str, &str, 
     status.conditions_mut().upsert(condition, |one| one.type_() == name);
 }
 
-/// Whether somebody else cares for the Job.
+/// Whether another controller manages the Job (`spec.managedBy`).
 pub(super) fn is_managed_elsewhere(job: &Job) -> bool {
     job.spec().managed_by().is_some_and(|by| by != "kubernetes.io/job-controller")
 }

@@ -1,4 +1,4 @@
-//! What a Job's own rules say of pods that failed and of indexes that succeeded.
+//! Evaluates a Job's podFailurePolicy and successPolicy.
 
 use api::{
     batch::{
@@ -11,26 +11,26 @@ use object::{List, NamespacedName};
 
 use super::indexes::Indexes;
 
-/// What becomes of a failure.
+/// What a pod's failure leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum FailureAction {
-    /// It counts toward the limit.
+    /// It counts toward the backoff limit.
     Counts,
     Ignored,
-    /// The pod's index is not tried again.
+    /// The pod's index fails.
     FailsIndex,
-    /// Nothing is tried again, for this reason.
+    /// The Job fails, with this message.
     FailsJob(String),
 }
 
-/// What the first rule says that matches.
+/// The action of the first rule of the podFailurePolicy that matches the pod.
 pub(super) fn failure(job: &Job, pod: &Pod) -> FailureAction {
     job.spec()
         .pod_failure_policy()
         .map_or(FailureAction::Counts, |policy| match_failure_policy(policy, pod))
 }
 
-/// Which rule for success is fulfilled, for people.
+/// The message that names the first rule of the successPolicy that is met.
 pub(super) fn success(
     policy: &SuccessPolicy,
     succeeded: &Indexes,
@@ -79,7 +79,7 @@ fn match_failure_policy(policy: &PodFailurePolicy, pod: &Pod) -> FailureAction {
     FailureAction::Counts
 }
 
-/// The container that ended as is asked for.
+/// The container whose exit code matches the rule.
 fn exited<'a>(
     status: &'a PodStatus,
     wanted: &PodFailurePolicyOnExitCodesRequirement,

@@ -4,7 +4,7 @@ use super::*;
 
 const NOW: i64 = 1_900_000_000;
 
-/// A Job and its pods, on which reconciles are played.
+/// A Job and its pods, on which reconciles are simulated.
 struct World {
     job: Job,
     pods: Vec<Pod>,
@@ -24,7 +24,7 @@ impl World {
         Self { job, pods, backoff: Backoff::default(), now: NOW, made: 0, said: Vec::new() }
     }
 
-    /// One reconcile; says what was done.
+    /// Runs one reconcile; returns what was done.
     fn go(&mut self) -> String {
         self.said.clear();
         if self.job.is_finished() {

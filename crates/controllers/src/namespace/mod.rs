@@ -1,4 +1,5 @@
-//! Empties a namespace that is being deleted, then lets it go.
+//! Namespace controller: deletes all objects in a terminating namespace, then removes the
+//! `kubernetes` finalizer from it.
 
 mod remaining_content;
 
@@ -22,6 +23,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     Controller::new("namespace", cx, namespaces).start();
 }
 
+/// Reconciler of terminating namespaces.
 #[derive(Debug)]
 struct Namespaces {
     namespaces: CachedApi<Namespace>,
@@ -46,7 +48,7 @@ impl Reconcile for Namespaces {
                 let now = self.clock.now();
                 delete_all_content(client, in_order(&found.found), &namespace, now, &mut left)
                     .await;
-                // who does not answer may have objects of the namespace
+                // API groups whose discovery failed may have objects in the namespace
                 left.undiscovered = found.incomplete().map(|why| {
                     let count = found.stale.len();
                     format!("Discovery failed for some groups, {count} failing: {why}")
@@ -58,8 +60,8 @@ impl Reconcile for Namespaces {
         let mut told = namespace.clone();
         told.status_mut().set_conditions(conditions(&namespace, &left, now));
         if told != namespace {
-            // Not through the cache: by its metadata alone, the answer looks like the last
-            // that there will be of the namespace.
+            // Not through the cache: the response is terminating and has no metadata.finalizers,
+            // so the cache would take the namespace for deleted.
             told = match namespaces.api().update_status(told).await {
                 Err(error) if error.is_not_found() => return Ok(Requeue::OnChange),
                 told => told?,
@@ -75,14 +77,14 @@ impl Reconcile for Namespaces {
     }
 }
 
-/// Whether the namespace is being deleted and we still hold it.
+/// Whether the namespace is terminating and has our finalizer.
 fn is_ours(namespace: &Namespace) -> bool {
     let held = namespace.spec().finalizers().iter().any(|name| name == FINALIZER);
     namespace.is_terminating() && held
 }
 
-/// Resources with objects that are in namespaces and can be deleted. Pods come first,
-/// so that what they use is there until they have ended.
+/// The namespaced resources that can be listed and deleted. Pods come first, so that the objects
+/// they use exist until they have terminated.
 fn in_order(found: &[DiscoveredResource]) -> Vec<&DiscoveredResource> {
     let is_content = |found: &&DiscoveredResource| {
         found.resource.namespaced && found.preferred && can(found, "list") && can(found, "delete")
@@ -111,18 +113,18 @@ async fn delete_all_content(
         let api = Api::<DynamicObject>::for_resource(client, found.resource.clone());
         match delete_all_of(&api.namespaced(namespace.metadata().name()), found).await {
             Ok(remaining) => left.add(namespace, &found.resource, &remaining, now),
-            // Its paths lead nowhere, as those of a custom resource named `status` do: it has no
-            // objects there, and no namespace waits for it.
+            // The resource's paths are not served, as with a custom resource named `status`: it has
+            // no objects, and deletion goes on.
             Err(error) if error.is_not_found() => {}
             Err(error) => left.failures.push(error.to_string()),
         }
         if is_pods(&found.resource) && !left.objects.is_empty() {
-            return; // the rest may be needed by those that are still ending
+            return; // terminating pods may need the rest
         }
     }
 }
 
-/// Deletes all objects of a resource, and says which remain.
+/// Deletes all objects of a resource, and returns those that remain.
 async fn delete_all_of(
     api: &Api<DynamicObject>,
     found: &DiscoveredResource,
@@ -147,18 +149,18 @@ async fn delete_all_of(
     Ok(api.list_all(&all).await?.items)
 }
 
-/// Seconds since the namespace was deleted.
+/// The seconds since the namespace was deleted.
 fn age(namespace: &Namespace, now: i64) -> i64 {
     let since = namespace.metadata().deletion_timestamp().and_then(Time::parse_seconds);
     since.map_or(0, |since| (now - since).max(0))
 }
 
-/// How long to wait before looking again: what has taken long will take longer.
+/// How long to wait before the next attempt; grows with the age of the deletion.
 fn pause(namespace: &Namespace, now: i64) -> Duration {
     Duration::from_secs((age(namespace, now) / 4).clamp(1, 15).unsigned_abs())
 }
 
-/// The namespace, held by us no longer.
+/// The namespace without our finalizer.
 fn remove_finalizer(mut namespace: Namespace) -> Value {
     let all = namespace.spec().finalizers().iter();
     let others: List<String> = all.filter(|name| *name != FINALIZER).collect();

@@ -1,4 +1,4 @@
-//! What keeps a namespace from being empty, and how its conditions tell that.
+//! The objects that remain in a terminating namespace, and the conditions that report them.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,25 @@ use runtime::DynamicObject;
 
 use super::{age, is_pods};
 
-/// What is left after everything was told to go.
+/// What remains after all objects were deleted.
 #[derive(Debug, Default)]
 pub(super) struct RemainingContent {
-    /// Objects by resource.
+    /// Number of objects by resource.
     pub(super) objects: BTreeMap<String, usize>,
-    /// Objects by the finalizer that they wait for.
+    /// Number of objects by the finalizer that they have.
     finalizers: BTreeMap<String, usize>,
     pub(super) failures: Vec<String>,
-    /// Why nobody knows what there may be.
+    /// Why discovery failed, so that unknown resources may have objects.
     pub(super) undiscovered: Option<String>,
 }
 
 impl RemainingContent {
+    /// Whether the namespace is empty, as far as is known.
     pub(super) fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.failures.is_empty() && self.undiscovered.is_none()
     }
 
+    /// Adds the objects of a resource that remain.
     pub(super) fn add(
         &mut self,
         namespace: &Namespace,
@@ -54,10 +56,10 @@ impl RemainingContent {
     }
 }
 
-/// One thing that may be in the way, in upstream's words.
+/// A condition of a terminating namespace, with upstream's texts.
 struct DeletionCondition {
     name: &'static str,
-    /// Reason and message while it is there.
+    /// Reason and message while the condition is True.
     bad: (&'static str, Option<String>),
     good: (&'static str, &'static str),
 }
@@ -84,7 +86,7 @@ impl RemainingContent {
             ),
             obstacle(
                 "NamespaceDeletionGroupVersionParsingFailure",
-                ("GroupVersionParsingFailed", None), // ours are parsed by discovery
+                ("GroupVersionParsingFailed", None), // discovery has parsed them
                 ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
             ),
             obstacle(
@@ -112,6 +114,7 @@ impl RemainingContent {
     }
 }
 
+/// The namespace's conditions, updated from what remains.
 pub(super) fn conditions(
     namespace: &Namespace,
     left: &RemainingContent,
@@ -136,7 +139,7 @@ pub(super) fn conditions(
     all
 }
 
-/// Whether what remains is within its time: pods are given some to end.
+/// Whether the remaining objects are pods within their termination grace period.
 fn may_take_longer(
     namespace: &Namespace,
     resource: &ApiResource,

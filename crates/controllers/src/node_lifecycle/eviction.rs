@@ -1,4 +1,5 @@
-//! Deletes pods from nodes with a NoExecute taint that they do not tolerate, or no longer.
+//! Taint eviction controller: deletes pods from nodes with a NoExecute taint that they do not
+//! tolerate, or no longer tolerate.
 
 use std::{
     collections::HashMap,
@@ -34,6 +35,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of pods on tainted nodes.
 #[derive(Debug)]
 struct Eviction {
     pods: CachedApi<Pod>,
@@ -43,16 +45,17 @@ struct Eviction {
     clock: Arc<dyn Clock>,
 }
 
-/// Since when pods tolerate taints for a while, by uid. Taints need not say when they
-/// were added, and a pod may have come later.
+/// For each pod that tolerates the taints for a limited time: its uid, and when that time began.
+/// Taints need not have `timeAdded`, and a pod may be newer than the taint.
 type ScheduledEvictions = HashMap<NamespacedName, (Text, i64)>;
 
+/// What to do with a pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum EvictionDecision {
     Stay,
-    /// It was to be deleted, and may stay after all.
+    /// Its eviction was scheduled, and is cancelled.
     Cancelled,
-    /// To be deleted in so many seconds.
+    /// Evict it after this many seconds.
     Wait(i64),
     Delete,
 }
@@ -98,7 +101,7 @@ impl Eviction {
         let message = format!("Marking for deletion Pod {key}");
         self.events.normal(pod, "TaintManagerEviction", message);
         match pods.patch_status(&key, &disruption_target_patch(pod, now)).await {
-            // Gone, or another pod of that name by now.
+            // Deleted, or replaced by another pod of that name.
             Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
             done => drop(done?),
         }
@@ -110,7 +113,7 @@ fn is_no_execute(taint: &Taint) -> bool {
     taint.effect() == "NoExecute"
 }
 
-/// What becomes of a pod, and from when its time counts.
+/// Decides whether to evict a pod, and keeps the start of its toleration time in `waiting`.
 fn decide(pod: &Pod, node: &Node, waiting: &mut ScheduledEvictions, now: i64) -> EvictionDecision {
     let (key, uid) = (NamespacedName::from_meta(pod.metadata()), Text::from(pod.metadata().uid()));
     let known = waiting.get(&key).filter(|(known, _)| *known == uid).map(|(_, since)| *since);
@@ -132,7 +135,7 @@ fn decide(pod: &Pod, node: &Node, waiting: &mut ScheduledEvictions, now: i64) ->
     }
 }
 
-/// How many seconds the pod bears all the taints; `None`: for ever.
+/// How many seconds the pod tolerates all NoExecute taints; `None`: for ever.
 fn toleration_seconds(pod: &Pod, taints: &List<Taint>) -> Option<i64> {
     let taints = taints.iter().filter(|taint| is_no_execute(taint));
     let each = taints.filter_map(|taint| {

@@ -1,6 +1,6 @@
-//! Whether a node is alive, by what it has posted: its Ready condition and its lease.
-//! A sign of life is any change to one of them; the times in them are the node's, and
-//! its clock may be wrong, so what counts is when the change was seen here.
+//! Node heartbeats: the Ready condition and the lease. A heartbeat is any change of one of them.
+//! The timestamps in them come from the node, whose clock may be wrong, so what counts is when the
+//! change was observed here.
 
 use api::{
     coordination::Lease,
@@ -8,25 +8,25 @@ use api::{
 };
 use object::{Text, Time};
 
-/// What a node that was never heard of has to report for the first time.
+/// Grace period for the first heartbeat of a new node, in seconds.
 const STARTUP_GRACE: i64 = 60;
 
-/// All that the node reports on; `NetworkUnavailable` is not its own.
+/// Conditions that the kubelet reports; `NetworkUnavailable` is set by others.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// The last sign of life.
+/// The last heartbeat of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NodeHealth {
-    /// The node that gave it: a new one of the same name begins anew.
+    /// Uid of the node; a new node of the same name starts over.
     pub(super) uid: Text,
     heartbeat: Option<Text>,
     renewed: Option<Text>,
-    /// When it was seen.
+    /// When the heartbeat was observed.
     at: i64,
 }
 
 impl NodeHealth {
-    /// The last sign, after a look at what is there now.
+    /// Updates the last heartbeat from the node and its lease.
     pub(super) fn observe(
         before: Option<&Self>,
         node: &Node,
@@ -37,7 +37,7 @@ impl NodeHealth {
         let heartbeat = node.condition("Ready").map(|ready| ready.last_heartbeat_time().into());
         let renewed = lease.and_then(|lease| lease.spec().renew_time()).map(Text::from);
         let known = before.filter(|before| before.uid == uid);
-        // A lease that is older than one we know of, or gone, says nothing.
+        // A lease that is missing or older than the known one is ignored.
         let renewed = renewed.max(known.and_then(|known| known.renewed.clone()));
         let at = match known {
             Some(known) if known.heartbeat == heartbeat && known.renewed == renewed => known.at,
@@ -49,14 +49,14 @@ impl NodeHealth {
         Self { uid, heartbeat, renewed, at }
     }
 
-    /// Seconds until the node counts as lost; not positive: it does.
+    /// The seconds until the node's status becomes Unknown; it does if they are not positive.
     pub(super) fn remaining_grace(&self, grace: i64, now: i64) -> i64 {
         let grace = if self.heartbeat.is_some() { grace } else { grace.max(STARTUP_GRACE) };
         self.at.saturating_add(grace).saturating_add(1).saturating_sub(now)
     }
 }
 
-/// The node with every condition of its own unknown; `None`: they are already.
+/// The node with all reported conditions set to Unknown; `None` if they are.
 pub(super) fn with_unknown_conditions(node: &Node, now: i64) -> Option<Node> {
     let mut lost = node.clone();
     for name in REPORTED {

@@ -1,9 +1,9 @@
-//! Notices nodes that are silent or unwell, and keeps pods away from them.
+//! Node lifecycle controller: detects nodes that are unreachable or unhealthy, and taints them.
 //!
 //! ```text
-//!  kubelet renews its lease ─► silent for the grace period: all conditions Unknown
+//!  kubelet renews its lease ─► no renewal in the grace period: all conditions Unknown
 //!  conditions ─► taints NoSchedule; not ready or unreachable: NoExecute too
-//!  NoExecute  ─► eviction.rs deletes the pods that do not tolerate it, in their time
+//!  NoExecute  ─► eviction.rs deletes pods when their toleration ends
 //! ```
 
 pub(crate) mod eviction;
@@ -33,8 +33,8 @@ use self::{health::NodeHealth, taints::EvictionPermission, zones::ZoneEvictionTi
 use crate::Config;
 
 const LEASES: &str = "kube-node-lease";
-/// How often to look at nodes that are not ready: what becomes of their pods depends
-/// on other nodes too.
+/// How often nodes that are not ready are reconciled; whether their pods are evicted also depends
+/// on other nodes.
 const PERIOD: Duration = Duration::from_secs(5);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -61,13 +61,14 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of nodes.
 #[derive(Debug)]
 struct NodeLifecycle {
     nodes: CachedApi<Node>,
     pods: CachedApi<Pod>,
     leases: Arc<Cache<Lease>>,
     lease_api: Api<Lease>,
-    /// The last sign of life of each node.
+    /// The last heartbeat of each node.
     seen: Mutex<HashMap<Text, NodeHealth>>,
     zone_evictions: Mutex<ZoneEvictionTimes>,
     grace: i64,
@@ -89,7 +90,7 @@ impl Reconcile for NodeLifecycle {
         if left <= 0
             && let Some(lost) = health::with_unknown_conditions(&node, now)
         {
-            // Nobody is lost because our own view is late.
+            // The cache may lag behind, so the lease is read from the API server first.
             let lease = self.live_lease(&key.name).await?;
             left = self.look(&node, lease.as_ref(), now);
             if left <= 0 {
@@ -108,7 +109,7 @@ impl Reconcile for NodeLifecycle {
 }
 
 impl NodeLifecycle {
-    /// Seconds until the node counts as lost.
+    /// Updates the heartbeat; returns the seconds until the node's status becomes Unknown.
     fn look(&self, node: &Node, lease: Option<&Lease>, now: i64) -> i64 {
         let name = Text::from(node.metadata().name());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,15 +161,15 @@ impl NodeLifecycle {
 
     fn evict(&self, node: &Node, now: i64) -> EvictionPermission {
         if taints::no_execute_taint(node).is_none() {
-            return EvictionPermission::Later; // there is nothing to decide
+            return EvictionPermission::Later; // no taint to add
         }
         let tainted = taints::is_evicting(node);
         let mut turns = self.zone_evictions.lock().unwrap_or_else(PoisonError::into_inner);
         zones::decide(node, tainted, &self.nodes.all(), &mut turns, now)
     }
 
-    /// Pods on a lost node are not ready: nobody can tell. Where the kubelet still
-    /// speaks, it says itself how its pods are.
+    /// Marks the pods of an unreachable node as not ready. While the kubelet is reachable, it
+    /// reports their readiness itself.
     async fn mark_pods(&self, node: &Node, now: i64) -> Result<(), Error> {
         if node.condition("Ready").is_none_or(|ready| ready.status() != "Unknown") {
             return Ok(());
@@ -186,7 +187,7 @@ impl NodeLifecycle {
     }
 }
 
-/// The pod, not ready any more; `None`: it was not.
+/// The pod marked as not ready; `None` if it was not ready.
 fn not_ready(pod: &Pod, now: i64) -> Option<Pod> {
     let ready = pod.status().condition("Ready").filter(|ready| ready.status() == "True")?;
     let ready = ready.clone().with_status("False").with_last_transition_time(Time::format(now));

@@ -1,4 +1,4 @@
-//! The taints and labels that follow from what a node reports.
+//! The taints and labels that follow from a node's conditions.
 
 use api::core::{Node, Taint};
 use object::{List, Time};
@@ -7,7 +7,7 @@ pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub(super) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Condition, the status that counts, and the taint that then keeps pods away.
+/// Condition, its status, and the NoSchedule taint that it leads to.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -17,23 +17,24 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
 ];
 
-/// Names that the label on the left has had, and has still.
+/// Labels and the deprecated names under which they are copied.
 const OLD_LABELS: [(&str, &str); 2] = [
     ("kubernetes.io/os", "beta.kubernetes.io/os"),
     ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
 ];
 
-/// Whether pods that are on the node may be sent away.
+/// Whether a node may get a NoExecute taint, which evicts its pods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum EvictionPermission {
     Now,
-    /// Not yet: only those of a node that is tainted already.
+    /// Not now; a node that has the taint keeps it.
     Later,
-    /// So many nodes are lost that it is rather we who are.
+    /// No node in any zone is ready. The control plane has probably lost its own network, so no pod
+    /// is evicted.
     Never,
 }
 
-/// The taint that sends pods away from the node as it is.
+/// The NoExecute taint that matches the node's Ready condition.
 pub(super) fn no_execute_taint(node: &Node) -> Option<&'static str> {
     match node.condition("Ready")?.status() {
         "False" => Some(NOT_READY),
@@ -42,14 +43,14 @@ pub(super) fn no_execute_taint(node: &Node) -> Option<&'static str> {
     }
 }
 
-/// Whether pods are being sent away already.
+/// Whether the node has a NoExecute taint of this controller.
 pub(super) fn is_evicting(node: &Node) -> bool {
     node.spec().taints().iter().any(|taint| {
         taint.effect() == "NoExecute" && matches!(taint.key(), NOT_READY | UNREACHABLE)
     })
 }
 
-/// The node with the taints and labels that it should have; `None`: it has them.
+/// The node with the taints and labels that it should have; `None` if it has them.
 pub(super) fn with_expected_taints(
     node: &Node,
     evict: EvictionPermission,
@@ -72,7 +73,7 @@ pub(super) fn with_expected_taints(
     (new != *node).then_some(new)
 }
 
-/// Key and effect.
+/// Key and effect of a taint.
 type Wanted = (&'static str, &'static str);
 
 fn wanted(node: &Node, evict: EvictionPermission) -> Vec<Wanted> {
@@ -88,7 +89,7 @@ fn wanted(node: &Node, evict: EvictionPermission) -> Vec<Wanted> {
     wanted
 }
 
-/// Those of others as they are, ours as wanted; the age of those that stay is kept.
+/// The taints with ours replaced by the wanted ones; taints that stay keep their `timeAdded`.
 fn merged(old: &List<Taint>, wanted: &[Wanted], now: i64) -> List<Taint> {
     let stays = |taint: &&Taint| !is_ours(taint) || wanted.iter().any(|wanted| is(taint, *wanted));
     let missing = wanted.iter().filter(|wanted| !old.iter().any(|taint| is(taint, **wanted)));
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     type Pair = (&'static str, &'static str);
-    /// Conditions, what may happen, taints before and after.
+    /// Conditions, eviction permission, taints before and after.
     type Case<'a> = (&'a [Pair], EvictionPermission, &'a [Pair], &'a [&'a str]);
 
     fn node(conditions: &[Pair], taints: &[Pair]) -> Node {

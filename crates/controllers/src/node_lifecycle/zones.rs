@@ -1,5 +1,5 @@
-//! How fast pods are sent away from lost nodes. When much of a zone is lost at once,
-//! the network is more likely at fault than the nodes.
+//! Limits the rate of evictions from nodes that are not ready, by zone. When a large part of a zone
+//! fails at once, the network is more likely at fault than the nodes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,28 +7,28 @@ use api::core::Node;
 
 use super::taints::EvictionPermission;
 
-/// Seconds from one node of a zone to the next.
+/// Seconds between two nodes of a zone that get a NoExecute taint.
 const EVICTION_INTERVAL: i64 = 10;
-/// The same in a large zone of which much is lost.
+/// Seconds between two nodes in a large zone of which at least 55% is not ready.
 const SECONDARY_EVICTION_INTERVAL: i64 = 100;
-/// Zones with more nodes are large.
+/// Number of nodes above which a zone is large.
 const LARGE_CLUSTER_THRESHOLD: usize = 50;
 
-/// Marks nodes that say nothing about their zone.
+/// Label of nodes that do not count for the health of their zone.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
-/// Nodes that are ready, and that are not.
+/// Numbers of ready and not ready nodes of a zone.
 #[derive(Clone, Copy, Debug, Default)]
 struct Zone {
     ready: usize,
     lost: usize,
 }
 
-/// When each zone had a node whose pods were sent away.
+/// When a node of each zone last got a NoExecute taint.
 pub(super) type ZoneEvictionTimes = HashMap<String, i64>;
 
-/// What may happen to the pods of `node` now. Takes the zone's turn if they may go and
-/// were not told to before (`tainted`).
+/// Whether `node` may get a NoExecute taint now. If it may and has none (`tainted`), records the
+/// time for its zone.
 pub(super) fn decide(
     node: &Node,
     tainted: bool,
@@ -61,7 +61,7 @@ pub(super) fn decide(
 }
 
 impl Zone {
-    /// `None`: nobody is sent away.
+    /// The interval between evictions; `None`: no node is tainted.
     fn eviction_interval(self) -> Option<i64> {
         let Self { ready, lost } = self;
         let partly = ready > 0 && lost > 2 && lost * 100 >= (ready + lost) * 55;

@@ -1,5 +1,5 @@
-//! Looks at admission policies with the types of what they are about, and says in their
-//! status which expressions cannot be right.
+//! ValidatingAdmissionPolicy status controller: type checks the CEL expressions of policies against
+//! the kinds that they match, and reports warnings in the status.
 
 mod types;
 
@@ -19,7 +19,7 @@ use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use crate::Config;
 
 const MANAGER: &str = "validatingadmissionpolicy-status";
-/// More kinds of one policy are not looked at.
+/// Maximum number of kinds that are checked per policy.
 const MAX_TYPES: usize = 10;
 
 pub(crate) fn start(cx: &Context, _: &Config) {
@@ -27,13 +27,14 @@ pub(crate) fn start(cx: &Context, _: &Config) {
     Controller::new(MANAGER, cx, checker).start();
 }
 
+/// Reconciler of ValidatingAdmissionPolicies.
 #[derive(Debug)]
 struct TypeChecker {
     policies: CachedApi<ValidatingAdmissionPolicy>,
     definitions: CachedApi<CustomResourceDefinition>,
 }
 
-/// Group, version, kind, in the order in which they are told.
+/// Group, version and kind; the order in which warnings are sorted.
 type Name = (String, String, String);
 
 impl Reconcile for TypeChecker {
@@ -73,8 +74,8 @@ impl Reconcile for TypeChecker {
 }
 
 impl TypeChecker {
-    /// The kinds that the rules of a policy name, each with its types, as far as they can be
-    /// told: a rule with a star says nothing.
+    /// The kinds that the rules of a policy name, with their types. Rules with wildcards are
+    /// skipped.
     fn kinds(&self, spec: &Value) -> Vec<(Name, Arc<DeclType>)> {
         let mut all: Vec<(Name, Arc<DeclType>)> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -92,7 +93,7 @@ impl TypeChecker {
                     continue;
                 }
                 for (group, version) in pairs(&groups, &versions) {
-                    // The core group has no name, and who names none means any.
+                    // An empty group, the name of the core group, matches every group here.
                     let is = |own: &str, at: &str, _: &str, plural: &str| {
                         (group.is_empty() || own == group) && (at, plural) == (version, &*resource)
                     };
@@ -106,8 +107,8 @@ impl TypeChecker {
         all
     }
 
-    /// The types of kinds: built in, or declared by definitions. `is` is asked about group,
-    /// version, kind and plural.
+    /// The types of the kinds for which `is` holds, built-in and custom. `is` gets group, version,
+    /// kind and plural.
     fn nodes(&self, is: &dyn Fn(&str, &str, &str, &str) -> bool) -> Vec<(Name, Arc<DeclType>)> {
         let name = |group: &str, version: &str, kind: &str| {
             (group.to_owned(), version.to_owned(), kind.to_owned())
@@ -146,7 +147,7 @@ fn pairs<'a>(
         .flat_map(|group| versions.iter().map(|version| (group.as_str(), version.as_str())))
 }
 
-/// What is to be said of the expressions of a policy.
+/// The type checking warnings of a policy's expressions.
 fn warnings(
     spec: &Value,
     kinds: &[(Name, Arc<DeclType>)],

@@ -1,21 +1,21 @@
-//! The types of kinds, as expressions are checked against them.
+//! CEL types of kinds, for type checking.
 
 use std::sync::Arc;
 
 use cel::DeclType;
 use object::{Lens, ObjectMeta, StructSchema, Text, Type, Value};
 
-/// Those of a kind that is built in.
+/// The type of a built-in kind.
 pub(super) fn of_shape(shape: &StructSchema) -> Arc<DeclType> {
     DeclType::from_json_schema(&whole(structure(shape, &mut Vec::new())), false)
 }
 
-/// Those that a definition declares.
+/// The type of a custom resource, from the schema of its CRD.
 pub(super) fn of_schema(schema: &Value) -> Arc<DeclType> {
     DeclType::from_json_schema(&whole(schema.clone()), false)
 }
 
-/// Every object has a version, a kind and metadata, whatever is declared of them.
+/// Adds apiVersion, kind and metadata, which every object has.
 fn whole(mut schema: Value) -> Value {
     schema["type"] = "object".into();
     schema["properties"]["apiVersion"] = simple("string", "");
@@ -24,7 +24,8 @@ fn whole(mut schema: Value) -> Value {
     schema
 }
 
-/// `within`: the types that this one is in. One within itself has no fields.
+/// The schema of a struct. `within` are the enclosing types: a recursive type has no fields inside
+/// itself.
 fn structure(shape: &StructSchema, within: &mut Vec<Text>) -> Value {
     let mut schema = simple("object", "");
     schema["properties"] = Value::object();
@@ -41,7 +42,8 @@ fn structure(shape: &StructSchema, within: &mut Vec<Text>) -> Value {
     schema
 }
 
-/// `None`: upstream's documents do not say what it is, so expressions cannot name it.
+/// The schema of a field. `None`: upstream's OpenAPI document has no type for it, so expressions
+/// cannot use it.
 fn of(ty: &Type, within: &mut Vec<Text>) -> Option<Value> {
     Some(match ty {
         Type::Bool => simple("boolean", ""),
@@ -81,7 +83,7 @@ fn simple(ty: &str, format: &str) -> Value {
     schema
 }
 
-/// What may be anything.
+/// The schema of an integer or string.
 fn open() -> Value {
     let mut schema = Value::object();
     schema["x-kubernetes-int-or-string"] = true.into();

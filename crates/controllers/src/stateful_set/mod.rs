@@ -1,10 +1,10 @@
-//! Gives every StatefulSet pods that keep their names and claims, one after the other.
+//! StatefulSet controller: runs pods with stable names and claims, created and deleted in order.
 //!
 //! ```text
-//!  mod.rs        start, reconcile: does what the plan says
-//!  plan.rs       plan: make, scale, roll, in order or all at once
-//!  pod.rs        a pod by its number, and its claims
-//!  retention.rs  whose a claim is
+//!  mod.rs        start, reconcile: carries out the plan
+//!  plan.rs       plan: create, scale, rolling update, in order or in parallel
+//!  pod.rs        a pod by its ordinal, and its claims
+//!  retention.rs  owner references of the claims
 //! ```
 
 mod plan;
@@ -49,6 +49,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// Reconciler of StatefulSets.
 #[derive(Debug)]
 struct StatefulSets {
     sets: CachedApi<StatefulSet>,
@@ -87,14 +88,14 @@ impl Reconcile for StatefulSets {
         let recorded = steps.iter().any(|step| matches!(step.action, Action::CreateRevision(_)));
         let mut failed = Ok(());
         for Step { action: act, cause: because } in steps {
-            // What it says of itself is written even if something could not be done.
+            // The status is written even if an earlier step failed.
             if failed.is_ok() || matches!(act, Action::UpdateStatus(_)) {
                 failed = failed.and(self.act(&set, act, &because).await);
             }
         }
         failed?;
         if recorded {
-            return Ok(Requeue::After(Duration::ZERO)); // revisions wake nobody
+            return Ok(Requeue::After(Duration::ZERO)); // the controller does not watch revisions
         }
         let wait = set.spec().min_ready_seconds();
         let ripens =
@@ -129,7 +130,7 @@ impl StatefulSets {
                 let (name, pod) = (claim.metadata().name().to_owned(), pod.metadata().name());
                 let made = claims.create(claim).await.map(drop);
                 if made.as_ref().is_err_and(Error::is_already_exists) {
-                    return made; // not known yet
+                    return made; // not in the cache yet
                 }
                 let done = format!("Claim {name} Pod {pod} in StatefulSet {of} success");
                 let not = format!("Claim {name} for Pod {pod} in StatefulSet {of} failed error");
@@ -156,7 +157,7 @@ impl StatefulSets {
         }
     }
 
-    /// Tells how it went.
+    /// Records the event of a step, and returns its result.
     fn tell(
         &self,
         set: &StatefulSet,
@@ -192,7 +193,7 @@ impl StatefulSets {
     }
 }
 
-/// What is said of a pod when something was done, and when it failed.
+/// The event texts about a pod, for success and failure.
 fn told(pod: &Pod, set: &str) -> (String, String) {
     let name = pod.metadata().name();
     (
@@ -201,7 +202,7 @@ fn told(pod: &Pod, set: &str) -> (String, String) {
     )
 }
 
-/// The sets that a claim could be for: by its name.
+/// The sets that a claim may belong to, by its name.
 fn waiting_for(
     claim: &PersistentVolumeClaim,
     sets: &CachedApi<StatefulSet>,

@@ -1,4 +1,4 @@
-//! Decides what to do for a StatefulSet. Pure, so its tests need no cluster.
+//! Computes the steps for a StatefulSet. Pure, so its tests need no cluster.
 
 use std::{
     cmp::Reverse,
@@ -19,32 +19,33 @@ use super::{
 };
 use crate::history::{self, RevisionHistory};
 
-/// Beside the template's labels, a revision has its hash.
+/// Label of a revision with its hash; the other labels are the template's.
 const HASH: &str = "controller.kubernetes.io/hash";
-/// More pods are not created at once.
+/// Maximum number of pods that one reconcile creates.
 const BURST: usize = 500;
 
-/// What there is.
+/// The observed state that the plan is computed from.
 #[derive(Debug)]
 pub(super) struct PlanInput<'a> {
     pub(super) set: &'a StatefulSet,
     pub(super) pods: Vec<Pod>,
     pub(super) revisions: Vec<ControllerRevision>,
-    /// By name.
+    /// Claims by name.
     pub(super) claims: HashMap<String, PersistentVolumeClaim>,
     pub(super) now: i64,
 }
 
+/// A step of the plan.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
     CreateRevision(ControllerRevision),
     Renumber(ControllerRevision),
     Forget(ControllerRevision),
-    /// A claim for a pod.
+    /// Create a claim for a pod.
     CreateClaim(PersistentVolumeClaim, Pod),
-    /// A claim as its owners shall be.
+    /// Update a claim, which has its new owner references.
     UpdateClaimOwners(PersistentVolumeClaim),
-    /// A claim that the policy speaks of is another's.
+    /// Warn that another object controls this claim, so the retention policy is ignored.
     Conflict(String),
     Create(Pod),
     Update(Pod),
@@ -52,6 +53,7 @@ pub(super) enum Action {
     UpdateStatus(StatefulSetStatus),
 }
 
+/// Computes the steps for a StatefulSet.
 pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     let set = scene.set;
     let patch = history::patch(set.spec().template());
@@ -81,6 +83,7 @@ pub(super) fn plan(scene: &PlanInput<'_>) -> Vec<Step<Action>> {
     planner.steps
 }
 
+/// Collects the steps while the plan is computed.
 struct Planner<'a> {
     scene: &'a PlanInput<'a>,
     current: &'a ControllerRevision,
@@ -106,7 +109,7 @@ impl Planner<'_> {
             let pod = replicas.get(&number).copied();
             missing += usize::from(pod.is_none());
             if missing > BURST {
-                break; // two thousand million replicas can be asked for
+                break; // the API permits two billion replicas
             }
             if !self.replica(number, pod, ordered) && ordered {
                 return;
@@ -137,7 +140,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Cares for one pod; whether the next one's turn has come.
+    /// Plans one replica; returns whether the next one may be planned (OrderedReady).
     fn replica(&mut self, number: i32, pod: Option<&Pod>, ordered: bool) -> bool {
         let Some(pod) = pod else {
             self.create(number);
@@ -177,13 +180,13 @@ impl Planner<'_> {
                 owners.iter().any(|one| one.kind() == "Pod" && one.name() == pod.metadata().name())
             });
         if stale || found().any(Kind::is_terminating) {
-            return; // first they must go
+            return; // they must be deleted first
         }
         self.make_claims(number, &pod);
         self.step(Action::Create(pod), "too few pods");
     }
 
-    /// The template that the pod of this number shall have, and the revision's name.
+    /// The template for the pod of this ordinal, and the name of its revision.
     fn template(&self, number: i32) -> (PodTemplateSpec, String) {
         let set = self.scene.set;
         let strategy = set.spec().update_strategy();
@@ -221,7 +224,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Replaces pods of old templates, the highest number first.
+    /// Deletes pods of old revisions, the highest ordinal first.
     fn roll(&mut self, pods: &[&Pod], ordered: bool) {
         let set = self.scene.set;
         let rolling = set.spec().update_strategy().rolling_update();

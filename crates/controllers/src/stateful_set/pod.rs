@@ -1,4 +1,4 @@
-//! The pods of a StatefulSet: each has a number, and with it a name and claims of its own.
+//! The pods of a StatefulSet: each has an ordinal, which determines its name and its claims.
 
 use api::{
     apps::{StatefulSet, StatefulSetOrdinals},
@@ -13,24 +13,25 @@ use crate::{history, template};
 const NAME: &str = "statefulset.kubernetes.io/pod-name";
 const INDEX: &str = "apps.kubernetes.io/pod-index";
 
-/// The number of a pod, if it is called as one of the set.
+/// The ordinal of a pod, if its name is one of the set's.
 pub(super) fn ordinal(set: &StatefulSet, pod: &Pod) -> Option<i32> {
     let (parent, number) = pod.metadata().name().rsplit_once('-')?;
     let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     number.parse().ok().filter(|_| digits && parent == set.metadata().name())
 }
 
-/// The first number, and the one after the last.
+/// The ordinals of the set.
 pub(super) fn range(set: &StatefulSet) -> std::ops::Range<i32> {
     let start = set.spec().ordinals().map_or(0, StatefulSetOrdinals::start);
     start..start.saturating_add(set.spec().replicas())
 }
 
-/// Which template a pod is of: the name of a revision.
+/// The name of the revision that a pod was created from.
 pub(super) fn revision(pod: &Pod) -> &str {
     pod.metadata().labels().get(history::HASH).unwrap_or_default()
 }
 
+/// Builds the pod with this ordinal.
 pub(super) fn new_pod(
     set: &StatefulSet,
     template: &PodTemplateSpec,
@@ -48,7 +49,7 @@ pub(super) fn new_pod(
     pod
 }
 
-/// The pod with the marks and the volumes that it should have, if it has others.
+/// The pod with its labels and volumes corrected; `None` if they are right.
 pub(super) fn with_identity_and_storage(set: &StatefulSet, pod: &Pod, number: i32) -> Option<Pod> {
     let mut new = pod.clone();
     if pod.metadata().labels().get(NAME) != Some(pod.metadata().name()) {
@@ -66,7 +67,7 @@ pub(super) fn with_identity_and_storage(set: &StatefulSet, pod: &Pod, number: i3
     (new != *pod).then_some(new)
 }
 
-/// The claims that the pod of this number needs.
+/// The claims of the pod with this ordinal.
 pub(super) fn claims(set: &StatefulSet, number: i32) -> Vec<PersistentVolumeClaim> {
     let claim = |template: &PersistentVolumeClaim| {
         let mut claim = template.clone();

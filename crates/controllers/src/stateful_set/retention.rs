@@ -1,8 +1,10 @@
-//! Whose a claim is, so that it goes when its set or its pod goes, or stays.
+//! Owner references of a StatefulSet's PersistentVolumeClaims, set according to
+//! `persistentVolumeClaimRetentionPolicy`. The garbage collector then deletes the claim together
+//! with the set or the pod, or keeps it.
 //!
 //! ```text
 //!  whenDeleted Delete   the set owns the claims of its pods
-//!  whenScaled  Delete   a pod that is scaled away owns its claims
+//!  whenScaled  Delete   a pod that is scaled down owns its claims
 //! ```
 
 use api::{
@@ -12,7 +14,7 @@ use api::{
 use object::{List, OwnerReference};
 use schema::Kind;
 
-/// The claim with the owners that it should have, if it has others.
+/// The claim with the owner references that it should have; `None` if it has them.
 pub(super) fn with_retention_owners(
     claim: &PersistentVolumeClaim,
     set: &StatefulSet,
@@ -20,7 +22,7 @@ pub(super) fn with_retention_owners(
     scaled_away: bool,
 ) -> Option<PersistentVolumeClaim> {
     if is_stale(claim, set) || is_stale(claim, pod) {
-        return None; // the collector comes first
+        return None; // the garbage collector deletes the claim first
     }
     let (by_set, by_pod) = owners(set, scaled_away);
     let (by_set, by_pod) =
@@ -42,7 +44,7 @@ pub(super) fn with_retention_owners(
     Some(claim)
 }
 
-/// Whether a claim is another's who controls it, though the policy speaks of it.
+/// Whether another object controls a claim to which the retention policy applies.
 pub(super) fn is_controlled_elsewhere(
     claim: &PersistentVolumeClaim,
     set: &StatefulSet,
@@ -62,18 +64,18 @@ pub(super) fn is_controlled_elsewhere(
     })
 }
 
-/// Whether a claim waits to go with an earlier object of the same name.
+/// Whether the claim is owned by an earlier object of the same name, and will be deleted with it.
 pub(super) fn is_stale<K: Kind>(claim: &PersistentVolumeClaim, owner: &K) -> bool {
     let found = claim.metadata().owner_references().find(|one| is(one, owner));
     found.is_some_and(|one| one.uid() != owner.meta().uid())
 }
 
-/// Whether the set deletes what is scaled away.
+/// Whether the policy deletes the claims of pods that are scaled down.
 pub(super) fn deletes_scaled(set: &StatefulSet) -> bool {
     owners(set, true).1
 }
 
-/// Whether the set, and whether the pod, shall own the claim.
+/// Whether the set and whether the pod should own the claim.
 fn owners(set: &StatefulSet, scaled_away: bool) -> (bool, bool) {
     let policy = set.spec().persistent_volume_claim_retention_policy();
     let deletes = |when: Option<&str>| when == Some("Delete");

@@ -94,7 +94,7 @@ impl World {
         self.go()
     }
 
-    /// Until nothing is left to do, everything becoming ready at once.
+    /// Runs until no step is left; every pod becomes ready at once.
     fn settle(&mut self) -> String {
         let mut said = vec![self.go()];
         while said.last().is_some_and(|last| !last.is_empty()) {

@@ -1,11 +1,11 @@
-//! Which volume a claim could have.
+//! Matches volumes to claims.
 
 use api::core::{PersistentVolume, PersistentVolumeClaim};
 use object::{Quantity, selector::Selector};
 
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Whether the volume names this claim, perhaps before it existed.
+/// Whether the volume's claimRef names this claim, possibly without a uid (pre-bound).
 pub(super) fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let meta = claim.metadata();
     volume.spec().claim_ref().is_some_and(|reference| {
@@ -15,7 +15,7 @@ pub(super) fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -
     })
 }
 
-/// Why a volume that the user has chosen cannot be the claim's.
+/// Why the volume that the claim names cannot be bound to it.
 pub(super) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     let text = match () {
         () if volume.metadata().is_terminating() => {
@@ -36,14 +36,16 @@ pub(super) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim)
     Some(text.into())
 }
 
+/// Whether volume and claim have the same volumeMode.
 pub(super) fn same_mode(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let mode = |mode: Option<&str>| mode.unwrap_or("Filesystem").to_owned();
     mode(volume.spec().volume_mode())
         == mode(Some(claim.spec().volume_mode()).filter(|m| !m.is_empty()))
 }
 
-/// The best volume for a claim: one that names it, or else the smallest that will do, of
-/// those that can least. `delayed`: the scheduler chooses, so only one that names it.
+/// The best volume for a claim: one that is pre-bound to it, or else the one with the fewest access
+/// modes and then the smallest size. With `delayed` (WaitForFirstConsumer) the scheduler chooses,
+/// so only a pre-bound one.
 pub(super) fn find_matching_volume<'a>(
     claim: &PersistentVolumeClaim,
     volumes: &'a [PersistentVolume],
@@ -73,7 +75,7 @@ pub(super) fn find_matching_volume<'a>(
     })
 }
 
-/// The storage class, also as clients of old wrote it.
+/// The storage class, also from the deprecated annotation.
 fn class(volume: &PersistentVolume) -> &str {
     let noted = volume.metadata().annotations().get(CLASS);
     noted.unwrap_or_else(|| volume.spec().storage_class_name())

@@ -1,13 +1,13 @@
-//! Brings claims and volumes together, and sees to volumes whose claim is gone.
+//! PersistentVolume binder: binds claims to volumes, and releases volumes whose claim was deleted.
 //!
 //! ```text
-//!  claim, unbound   a volume that fits ─► volume names claim ─► claim names volume ─► Bound
-//!                   none fits          ─► the class's provisioner is asked for one
-//!                   the class waits    ─► the scheduler names a volume or a node first
-//!  volume           its claim is gone  ─► Released; kept, or deleted by who made it
+//!  claim, unbound   a volume matches     ─► volume names claim ─► claim names volume ─► Bound
+//!                   none matches         ─► the class's provisioner is requested to create one
+//!                   WaitForFirstConsumer ─► the scheduler selects a volume or a node first
+//!  volume           its claim is deleted ─► Released; kept, or deleted by its provisioner
 //! ```
 //!
-//! `matching.rs` says what fits, `plan.rs` decides.
+//! `matching.rs` matches volumes to claims, `plan.rs` decides.
 
 mod matching;
 mod plan;
@@ -37,7 +37,7 @@ use crate::{
     protection::{CLAIM_INDEX, index_claims},
 };
 
-/// Claims that wait are looked at again: volumes and provisioners come and go.
+/// Resync interval of claims: volumes and provisioners appear without an event for the claim.
 const RESYNC: Duration = Duration::from_secs(15);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
@@ -56,7 +56,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
             let reference = volume.spec().claim_ref();
             reference.map(|it| NamespacedName::new(it.namespace(), it.name())).into_iter().collect()
         })
-        .workers(1); // two claims must not choose one volume at a time
+        .workers(1); // two claims must not choose the same volume
     let waiting = claims.queue();
     claims.resync_every(RESYNC).start();
     Controller::new("persistentvolume-binder", cx, Volumes { binder, waiting })
@@ -68,6 +68,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         .start();
 }
 
+/// The API clients that both reconcilers share.
 #[derive(Clone, Debug)]
 struct Binder {
     claims: CachedApi<PersistentVolumeClaim>,
@@ -78,13 +79,15 @@ struct Binder {
     clock: Arc<dyn Clock>,
 }
 
+/// Reconciler of PersistentVolumeClaims.
 #[derive(Debug)]
 struct Claims(Binder);
 
+/// Reconciler of PersistentVolumes.
 #[derive(Debug)]
 struct Volumes {
     binder: Binder,
-    /// Claims that a volume is for.
+    /// The queue of claims to reconcile.
     waiting: Arc<WorkQueue>,
 }
 
@@ -173,7 +176,7 @@ impl Binder {
         }
     }
 
-    /// Four writes at most, each of which can be repeated.
+    /// Binds a claim to a volume, in at most four writes. Each can be repeated.
     async fn bind(
         &self,
         claim: &PersistentVolumeClaim,
@@ -194,7 +197,7 @@ impl Binder {
         Ok(())
     }
 
-    /// Puts a volume into another phase.
+    /// Sets the phase of a volume.
     async fn set_phase(
         &self,
         volume: PersistentVolume,
@@ -222,7 +225,8 @@ impl Binder {
         Ok(())
     }
 
-    /// The claim that a volume names. That it is gone must be certain.
+    /// The claim that a volume names. Its absence is confirmed by the API server, because the
+    /// volume is then released.
     async fn claim(
         &self,
         key: &NamespacedName,

@@ -1,4 +1,4 @@
-//! Decides what to do for claims and volumes. Pure, so its tests need no cluster.
+//! Computes the steps for claims and volumes. Pure, so its tests need no cluster.
 
 use super::matching::{find_matching_volume, is_for, mismatch, same_mode};
 use api::{
@@ -20,28 +20,30 @@ const DEFAULT_CLASS: [&str; 2] = [
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
-/// What there is, for a claim.
+/// The observed state that the plan of a claim is computed from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlanInput<'a> {
     pub(super) claim: &'a PersistentVolumeClaim,
     pub(super) volumes: &'a [PersistentVolume],
     pub(super) classes: &'a [StorageClass],
-    /// Pods that name the claim and have no node yet.
+    /// Names of pods that use the claim and are not scheduled.
     pub(super) waiting: &'a [String],
 }
 
+/// A step of the plan of a claim.
 #[derive(Debug, PartialEq)]
 pub(super) enum Action {
-    /// Volume and claim belong together.
+    /// Bind the claim to this volume.
     Bind(PersistentVolume),
     UpdateClaim(PersistentVolumeClaim),
     ClaimStatus(PersistentVolumeClaimStatus),
-    /// Only with another act, or each time.
+    /// Record an event about the claim.
     RecordEvent(EventType, &'static str, String),
-    /// The claim is about something that cannot be.
+    /// Fail: the claim is bound to a volume that belongs to another claim.
     Fail(String),
 }
 
+/// Computes the steps for a claim.
 pub(super) fn plan_claim(scene: PlanInput<'_>) -> Vec<Action> {
     let annotations = scene.claim.metadata().annotations();
     if annotations.get(COMPLETED).is_some() { bound(scene) } else { unbound(scene) }
@@ -76,7 +78,7 @@ fn unbound(scene: PlanInput<'_>) -> Vec<Action> {
     }
 }
 
-/// A volume for a claim that has none in mind.
+/// Finds or provisions a volume for a claim that names none.
 fn find_or_provision(scene: PlanInput<'_>) -> Vec<Action> {
     let claim = scene.claim;
     let class = scene.classes.iter().find(|class| class.metadata().name() == claim.class());
@@ -112,7 +114,7 @@ fn find_or_provision(scene: PlanInput<'_>) -> Vec<Action> {
     provision(claim, class)
 }
 
-/// Asks who makes volumes of the class for one.
+/// Requests a volume from the provisioner of the class, by annotations on the claim.
 fn provision(claim: &PersistentVolumeClaim, class: Option<&StorageClass>) -> Vec<Action> {
     let failed =
         |why: String| vec![Action::RecordEvent(EventType::Warning, "ProvisioningFailed", why)];
@@ -208,7 +210,7 @@ fn default_class(classes: &[StorageClass]) -> Option<&StorageClass> {
     classes.iter().filter(is_default).max_by_key(newest)
 }
 
-/// The volume as it is when it belongs to the claim, if it does not yet.
+/// The volume bound to the claim; `None` if it is.
 pub(super) fn bound_volume(
     volume: &PersistentVolume,
     claim: &PersistentVolumeClaim,
@@ -241,7 +243,7 @@ pub(super) fn bound_volume(
     Some(volume)
 }
 
-/// The claim as it is when the volume is its own, if it is not yet.
+/// The claim bound to the volume; `None` if it is.
 pub(super) fn bound_claim(
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,
@@ -258,7 +260,7 @@ pub(super) fn bound_claim(
     (new != *claim).then_some(new)
 }
 
-/// The claim's status with a volume, if it has another.
+/// The claim's status when bound to the volume; `None` if it has it.
 pub(super) fn bound_status(
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,
@@ -280,22 +282,22 @@ pub(super) fn bound_status(
     (status != *old).then_some(status)
 }
 
-/// What becomes of a volume.
+/// What to do with a volume.
 #[derive(Debug, PartialEq)]
 pub(super) enum VolumeAction {
-    /// Nothing but its phase.
+    /// Only set its phase.
     Phase(&'static str),
-    /// Its claim must be looked at.
+    /// Reconcile its claim.
     Claim,
-    /// The modes differ: both are told.
+    /// The volumeModes differ: record events about both.
     Mismatch,
-    /// Its claim is another's: it is free again.
+    /// Its claim is bound to another volume: make it available again.
     Unbind,
-    /// Its claim is gone.
+    /// Its claim was deleted.
     Released,
 }
 
-/// `claim` is the one that the volume names, if there is one with that uid.
+/// Decides what to do with a volume. `claim` is the claim that it names, if it exists.
 pub(super) fn volume_action(
     volume: &PersistentVolume,
     claim: Option<&PersistentVolumeClaim>,
@@ -327,8 +329,8 @@ pub(super) fn volume_action(
     }
 }
 
-/// Why a released volume cannot be reclaimed: the event's reason and message. `None`: it
-/// stays, or somebody else deletes it.
+/// Why a released volume cannot be reclaimed: reason and message of the event. `None`: it is kept,
+/// or its provisioner deletes it.
 pub(super) fn unreclaimable(volume: &PersistentVolume) -> Option<(&'static str, String)> {
     let notes = volume.metadata().annotations();
     if notes.get(MIGRATED).is_some_and(|to| !to.is_empty()) {
@@ -361,7 +363,7 @@ pub(super) fn unreclaimable(volume: &PersistentVolume) -> Option<(&'static str, 
     }
 }
 
-/// The volume without its claim, for the next one.
+/// The volume without its claim, so that it can be bound again.
 pub(super) fn unbound_volume(volume: &PersistentVolume) -> PersistentVolume {
     let mut new = volume.clone();
     if volume.metadata().annotations().get(BY_CONTROLLER).is_some() {
@@ -374,7 +376,7 @@ pub(super) fn unbound_volume(volume: &PersistentVolume) -> PersistentVolume {
     new
 }
 
-/// The volume in another phase.
+/// The volume with another phase; `None` if it has it.
 pub(super) fn in_phase(
     volume: &PersistentVolume,
     phase: &str,

@@ -2,7 +2,7 @@ use api::{apps::Deployment, autoscaling::HorizontalPodAutoscaler};
 
 use crate::World;
 
-/// Without metrics the bounds still hold, and it is said what is missing.
+/// Without metrics, min and max replicas are still enforced, and the missing metrics are reported.
 #[tokio::test]
 async fn an_autoscaler_keeps_bounds_and_tells_what_it_lacks() {
     let world = World::start(&["horizontalpodautoscaling"]).await;

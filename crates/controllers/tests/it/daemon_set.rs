@@ -11,7 +11,7 @@ const SET: &str = r#"{"metadata":{"name":"ds"},"spec":{"selector":{"matchLabels"
     "template":{"metadata":{"labels":{"app":"ds"}},
     "spec":{"containers":[{"name":"c","image":"one"}]}}}}"#;
 
-/// Nodes that have a pod which is not going, with its image.
+/// The nodes that have an active pod, each with the pod's image.
 fn placed(pods: &[Pod]) -> BTreeSet<(String, String)> {
     let alive = pods.iter().filter(|pod| pod.is_active());
     let place = |pod: &Pod| {

@@ -1,4 +1,4 @@
-//! Claims of devices come with their pods, and are let go with them.
+//! ResourceClaims are created for pods from templates, and released with the pods.
 
 use api::{
     core::Pod,
@@ -32,7 +32,7 @@ async fn a_pod_has_the_claims_that_its_templates_say() {
     assert_eq!(owner, Some(pod.metadata().uid()));
     assert_eq!(claim.metadata().labels().get("a"), Some("b"));
     assert_eq!(claim.spec().devices().requests().iter().count(), 1);
-    // Somebody allocates it, though not the scheduler: it is reserved for the pod.
+    // The claim is allocated without the scheduler: the controller reserves it for the pod.
     let allocation = r#"{"metadata":{"finalizers":["resource.kubernetes.io/delete-protection"]}}"#;
     world.change::<ResourceClaim>(&name, allocation).await;
     let allocated = tree(
@@ -44,7 +44,7 @@ async fn a_pod_has_the_claims_that_its_templates_say() {
     claims.patch_status(&key, &Patch::Merge(allocated)).await.expect("a status");
     let reserved = |claim: &ResourceClaim| claim.status().reserved_for().iter().next().is_some();
     world.until_one::<ResourceClaim>(&name, "a reservation", reserved).await;
-    // The pod ends: the claim is free, and goes, since it was made for the pod.
+    // The pod finishes: the claim is released, and deleted, because it was created for the pod.
     world.phase(&known, "Succeeded", false).await;
     world.until_all::<ResourceClaim>("no claim", <[_]>::is_empty).await;
     world.stop().await;

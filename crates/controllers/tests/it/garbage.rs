@@ -1,5 +1,6 @@
-//! What the garbage collector and the namespace controller delete cannot be brought back: they
-//! act on what the API says, also while their caches are half filled or a server is away.
+//! Deletions by the garbage collector and the namespace controller are irreversible: both act on
+//! what the API server reports, also while their caches are incomplete or an aggregated server is
+//! down.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ async fn make<K: Kind>(cluster: &TestCluster, text: &str) -> K {
     made.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Starts controllers whose caches are read by a user that may list these alone.
+/// Starts controllers whose informers run as a user that may list only these resources.
 async fn start(cluster: &TestCluster, controllers: &[&str], rules: &str) -> Context {
     let role = format!(r#"{{"metadata":{{"name":"reader"}},"rules":[{rules}]}}"#);
     make::<ClusterRole>(cluster, &role).await;
@@ -57,7 +58,7 @@ async fn start(cluster: &TestCluster, controllers: &[&str], rules: &str) -> Cont
     cx
 }
 
-/// After a fail-over the caches fill in any order: here that of pods does not fill at all.
+/// After a fail-over the caches sync in any order: here the cache of pods never syncs.
 #[tokio::test]
 async fn what_is_to_be_orphaned_is_orphaned_though_a_cache_lacks_it() {
     let cluster = TestCluster::start().await;
@@ -147,7 +148,7 @@ async fn objects_are_collected_when_their_version_has_moved() {
     };
     let old = things("v1beta1");
     until("the kind is served", async || old.create(thing("a")).await.map(drop)).await;
-    // the collector follows the old version by now, or will in its first round
+    // the collector watches the old version by now, or will after its first discovery
     sleep(Duration::from_secs(3)).await;
     let both = r#"{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":
         {"openAPIV3Schema":{"type":"object"}}},{"name":"v1beta1","served":false,"storage":false,
@@ -202,7 +203,8 @@ async fn a_namespace_stays_while_a_group_does_not_say_what_it_has() {
     world.stop().await;
 }
 
-/// What one object says of an owner counts for that object: the same uid may be meant elsewhere.
+/// An owner reference counts only for the object that has it: the same uid may be referred to with
+/// another kind or name.
 #[tokio::test]
 async fn a_false_reference_makes_no_owner_absent_for_others() {
     let cluster = TestCluster::start().await;
@@ -216,7 +218,7 @@ async fn a_false_reference_makes_no_owner_absent_for_others() {
         )
     };
     make::<ConfigMap>(&cluster, &child("false", "another")).await;
-    // no cache has the owner
+    // the owner is in no cache
     let rule = r#"{"apiGroups":[""],"resources":["configmaps"],"verbs":["list","watch"]}"#;
     let cx = start(&cluster, &["garbagecollector"], rule).await;
     let maps = Api::<ConfigMap>::new(&cluster.admin_client());

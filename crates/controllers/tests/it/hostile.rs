@@ -1,5 +1,5 @@
-//! Every number of every kind that loops read, at its extremes: what the API takes must not
-//! make a controller or the scheduler panic.
+//! Sets every number of every kind that controllers read to its extremes: a value that the API
+//! server accepts must not make a controller or the scheduler panic.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use tokio::time::sleep;
 
 use crate::{World, world::until};
 
-/// Objects as users write them, with as many parts as their kinds have.
+/// Complete example objects of the kinds.
 const BASES: &str = include_str!("hostile.yaml");
-/// Structs that contain themselves are not followed further.
+/// Maximum nesting depth, which bounds recursive structs.
 const DEPTH: usize = 12;
 const SETTLE: Duration = Duration::from_millis(700);
 
-/// Where a number stands: names of fields, and `0` for the first item of a list.
+/// The path of a number: field names, and `0` for the first item of a list.
 type Place = Vec<String>;
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn extreme_numbers_make_no_loop_panic() {
     let world = World::start(&["*"]).await;
     let cx = Context::new(&world.admin);
     scheduler::start(&cx, scheduler::Config::default());
-    // replicas beyond number are asked for
+    // limits the pods that huge replica counts would create
     let quota = r#"{"metadata":{"name":"quota"},"spec":{"hard":{"pods":"30"}}}"#;
     world.make::<ResourceQuota>(quota).await;
     let kinds = api::builtin_resources();
@@ -78,7 +78,7 @@ async fn extreme_numbers_make_no_loop_panic() {
     world.stop().await;
 }
 
-/// What was caught at a boundary, as `/metrics` tells it.
+/// The panics that were caught, as `/metrics` reports them.
 fn caught() -> String {
     let mut text = String::new();
     panics::report(&mut text);
@@ -111,12 +111,12 @@ fn objects(world: &World, definition: &ResourceDefinition) -> Api<Value> {
     if is_namespaced(definition) { api.namespaced("default") } else { api }
 }
 
-/// An answer that says something of the server, and nothing of what was asked.
+/// Whether the error is a server fault and not a rejection of the request.
 fn is_fault(error: &Error) -> bool {
     !matches!(error, Error::Status(status) if status.code() < 500 || status.code() == 504)
 }
 
-/// All numbers below a place, each with its extremes.
+/// Collects all numbers below a path, each with its extreme values.
 #[expect(clippy::needless_pass_by_value, reason = "each call has a place of its own")]
 fn find(ty: &Type, base: &Value, place: Place, out: &mut Vec<(Place, Value)>) {
     let text = |texts: &[&str]| texts.iter().map(|text| Value::from(*text)).collect::<Vec<_>>();
@@ -134,7 +134,7 @@ fn find(ty: &Type, base: &Value, place: Place, out: &mut Vec<(Place, Value)>) {
         }
         Type::Duration => text(&["2562047h47m16.854775807s", "-2562047h47m16s", "0s"]),
         Type::Object(shape) | Type::StructOr(shape, _) if place.len() < DEPTH => {
-            // what nobody has written is looked into only where there is little of it
+            // fields that the example lacks are followed only near the root
             if !base.is_null() || place.len() < 4 {
                 for field in shape.fields.iter() {
                     let below = [&place[..], &[field.name.to_string()]].concat();
@@ -158,7 +158,7 @@ fn find(ty: &Type, base: &Value, place: Place, out: &mut Vec<(Place, Value)>) {
     out.extend(extremes.into_iter().map(|value| (place.clone(), value)));
 }
 
-/// Puts a value at a place, and makes what is missing on the way.
+/// Sets a value at a path, and creates the missing objects on the way.
 fn set(object: &mut Value, place: &[String], value: &Value) {
     let Some((first, rest)) = place.split_first() else { return *object = value.clone() };
     if first != "0" {
@@ -172,7 +172,7 @@ fn set(object: &mut Value, place: &[String], value: &Value) {
     *object = items.into_iter().collect();
 }
 
-/// Removes all objects of the kind, but those that were there before.
+/// Deletes all objects of the kind, except those that existed before.
 async fn clear(api: &Api<Value>, definition: &ResourceDefinition) {
     let own = |object: &Value| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -192,7 +192,7 @@ async fn clear(api: &Api<Value>, definition: &ResourceDefinition) {
     }
 }
 
-/// Controllers and the scheduler still do their work.
+/// Checks that the controllers and the scheduler still work.
 async fn alive(world: &World) {
     let set = r#"{"metadata":{"name":"after"},"spec":{"replicas":1,"selector":{"matchLabels":
         {"app":"after"}},"template":{"metadata":{"labels":{"app":"after"}},"spec":{"containers":

@@ -10,7 +10,7 @@ use testkit::TestCluster;
 
 use crate::world::{tree, until};
 
-/// With tokens of its own a controller may do what its account may, and no more.
+/// With its own token a controller may do what its service account may, and no more.
 #[tokio::test]
 async fn a_controller_shows_its_own_token() {
     let cluster = TestCluster::start().await;

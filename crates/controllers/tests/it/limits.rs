@@ -31,7 +31,7 @@ async fn quotas_count_what_there_is() {
         }
     };
     world.until_one::<ResourceQuota>("q", "one pod", used("1", "250m", "0")).await;
-    // What comes is counted by who admits it, until something goes.
+    // Admission counts new objects, until one is deleted.
     world.make::<Pod>(&pod("b")).await;
     world.make::<Pod>(&pod("c")).await;
     world.make::<Secret>(r#"{"metadata":{"name":"s"}}"#).await;

@@ -1,4 +1,4 @@
-//! Controllers on a real API server: what they make of what is written there.
+//! Integration tests: controllers against a real API server.
 
 mod autoscaler;
 mod credentials;

@@ -1,4 +1,5 @@
-//! What the manager says of policies, and what it publishes and forgets.
+//! Tests of the policy status controller, of published bundles and of cleaned up tokens and
+//! requests.
 
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ async fn certificates_are_published_as_a_bundle() {
     world.stop().await;
 }
 
-/// A year and more from now.
+/// A clock that is more than a year ahead.
 #[derive(Debug)]
 struct Later;
 

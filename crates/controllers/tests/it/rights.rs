@@ -1,5 +1,5 @@
-//! Least privilege, tested by taking it away: without its role a component is refused, and no
-//! other component notices. Seen in the audit log, which knows who was answered what.
+//! Tests least privilege by removing it: without its role a component gets Forbidden, and no other
+//! component does. The audit log shows which user got which response.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,13 +24,13 @@ use tokio::time::{Instant, sleep};
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
                       rules: [{level: Metadata}]\n";
 const ACCOUNT: &str = "system:serviceaccount:kube-system:";
-/// How long a component may take to act, on a machine that has much else to do.
+/// How long a component may take to act, on a busy host.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How long is looked for what must not be.
+/// How long to watch for requests that must not be forbidden.
 const QUIET: Duration = Duration::from_secs(4);
-/// Work for everybody, in a namespace of its own.
+/// Objects that give every component work, created in a namespace of their own.
 const WORK: &str = include_str!("rights.yaml");
-/// These act rarely, or on what this test does not bring about.
+/// Service accounts that act rarely, or on objects that this test does not create.
 const IDLE: [&str; 12] = [
     "certificate-controller",
     "expand-controller",
@@ -50,13 +50,13 @@ struct Place {
     cluster: TestCluster,
     admin: Client,
     log: PathBuf,
-    /// How far the log has been read.
+    /// How much of the audit log has been read, in bytes.
     read: usize,
     round: usize,
 }
 
 impl Place {
-    /// Who was refused since this was last asked.
+    /// The users whose requests were forbidden since the last call.
     fn refused(&mut self) -> BTreeMap<String, String> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let end = text.rfind('\n').map_or(0, |at| at + 1);
@@ -66,7 +66,7 @@ impl Place {
         let refused = lines.filter(|line| {
             let decision = &line["annotations"]["authorization.k8s.io/decision"];
             line["responseStatus"]["code"].as_i64() == Some(403)
-                && decision.as_str() == Some("forbid") // a namespace that goes refuses too
+                && decision.as_str() == Some("forbid") // a terminating namespace also rejects with 403
         });
         let who = |line: &Value| line["user"]["username"].as_str().unwrap_or_default().to_owned();
         let what = |line: &Value| {
@@ -76,7 +76,7 @@ impl Place {
         refused.map(|line| (who(&line), what(&line))).collect()
     }
 
-    /// Waits until this user has been refused; where nobody must be, for a while.
+    /// Waits until a request of this user is forbidden; without a user, for a fixed time.
     async fn settle(&mut self, user: Option<&str>) -> BTreeMap<String, String> {
         let patience = if user.is_some() { PATIENCE } else { QUIET };
         let (until, mut refused) = (Instant::now() + patience, BTreeMap::new());
@@ -87,14 +87,14 @@ impl Place {
         refused
     }
 
-    /// Gives everybody something to do.
+    /// Creates objects for every component to work on.
     async fn work(&mut self) {
         self.round += 1;
         let name = format!("round-{}", self.round);
         let meta = ObjectMeta::new().with_name(&*name);
         let namespaces = Api::<Namespace>::new(&self.admin);
         namespaces.create(Namespace::new().with_metadata(meta)).await.expect("a namespace");
-        // pods need it, also while nobody else may make it
+        // pods need the service account, also while its controller may not create it
         let meta = ObjectMeta::new().with_name("default").with_namespace(&*name);
         let accounts = Api::<ServiceAccount>::new(&self.admin);
         match accounts.create(ServiceAccount::new().with_metadata(meta)).await {
@@ -127,14 +127,14 @@ impl Place {
         namespaces.delete(&key, &client::DeleteParams::default()).await.expect("it was there");
     }
 
-    /// Removes all bindings of a subject; what is to be put back.
+    /// Deletes all bindings of a subject; returns them.
     async fn unbind(&self, is: impl Fn(&Value) -> bool + Copy) -> Vec<Value> {
         let mut gone = take::<ClusterRoleBinding>(&self.admin, is).await;
         gone.extend(take::<RoleBinding>(&self.admin, is).await);
         gone
     }
 
-    /// Puts bindings back. What was asked before that is answered, and forgotten.
+    /// Restores bindings. Requests that were sent before are read from the log and ignored.
     async fn bind(&mut self, bindings: Vec<Value>) {
         for mut binding in bindings {
             let space = binding["metadata"]["namespace"].clone();
@@ -211,10 +211,10 @@ async fn without_its_role_a_component_is_refused_and_no_other() {
         .collect();
     let (idle, busy): (Vec<&str>, Vec<&str>) =
         accounts.into_iter().partition(|account| IDLE.contains(account));
-    // Those that have nothing to do cannot be distinguished: all of them at the same time.
+    // Idle components cannot be told apart, so they lose their roles together.
     let mut turns: Vec<Vec<&str>> = busy.into_iter().map(|account| vec![account]).collect();
     turns.push(idle);
-    // Who had no rights before may have been refused just before they came back.
+    // Components that get their roles back may have been denied just before.
     let mut before: Vec<String> = Vec::new();
     for turn in turns {
         let users: Vec<String> = turn.iter().map(|account| format!("{ACCOUNT}{account}")).collect();

@@ -1,4 +1,4 @@
-//! A cluster whose nodes are the test's own: it says what pods do.
+//! A cluster without kubelets: the test itself writes the nodes and the status of pods.
 
 use std::{fmt::Debug, panic::Location, time::Duration};
 
@@ -11,9 +11,10 @@ use schema::{Kind, Scope};
 use testkit::TestCluster;
 use tokio::time::{sleep, timeout};
 
-/// Longer than anything takes, even on a busy machine.
+/// Timeout of every wait, long enough for a busy host.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// The cluster, and an admin client of it.
 pub(crate) struct World {
     pub(crate) cluster: TestCluster,
     pub(crate) admin: Client,
@@ -21,7 +22,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Runs these controllers, each as its own account.
+    /// Starts the cluster with these controllers, each as its own service account.
     pub(crate) async fn start(controllers: &[&str]) -> Self {
         Self::start_with(Config {
             controllers: controllers.iter().map(ToString::to_string).collect(),
@@ -43,7 +44,7 @@ impl World {
         world
     }
 
-    /// The objects of a kind, in the namespace `default`.
+    /// The API of a kind, in the namespace `default`.
     pub(crate) fn api<K: Kind>(&self) -> Api<K> {
         let api = Api::new(&self.admin);
         if K::SCOPE == Scope::Namespaced { api.namespaced("default") } else { api }
@@ -53,7 +54,7 @@ impl World {
         self.api().create(K::from(tree(text))).await.expect("it is well formed")
     }
 
-    /// A node that is ready: a new one is not, and tainted for it.
+    /// Creates a node that is ready; a new node is not, and has a taint.
     pub(crate) async fn node(&self, name: &str) {
         self.make::<Node>(&format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
         self.change::<Node>(name, r#"{"spec":{"taints":null}}"#).await;
@@ -67,7 +68,7 @@ impl World {
         self.api::<K>().list_all(&client::Selectors::default()).await.expect("a list").items
     }
 
-    /// Changes an object by a merge patch.
+    /// Changes an object with a merge patch.
     pub(crate) async fn change<K: Kind>(&self, name: &str, patch: &str) -> K {
         let patch = client::Patch::Merge(tree(patch));
         self.api::<K>().patch(&key::<K>(name), &patch).await.expect("it may be changed")
@@ -79,7 +80,7 @@ impl World {
         self.api::<K>().delete(&key::<K>(name), &now).await.expect("it was there");
     }
 
-    /// Waits until all objects of a kind together are as they should be.
+    /// Waits until the list of all objects of a kind satisfies a condition.
     #[track_caller]
     pub(crate) fn until_all<K: Kind>(
         &self,
@@ -92,7 +93,7 @@ impl World {
         })
     }
 
-    /// Waits until one object is as it should be.
+    /// Waits until one object satisfies a condition.
     #[track_caller]
     pub(crate) fn until_one<K: Kind>(
         &self,
@@ -111,7 +112,7 @@ impl World {
         }
     }
 
-    /// What kubelets would say: every pod of `default` runs, and is ready.
+    /// Acts as the kubelets: marks every pod of `default` as running and ready.
     pub(crate) async fn run_pods(&self) {
         for pod in self.all::<Pod>().await {
             if pod.is_active() && !pod.is_ready() {
@@ -155,7 +156,7 @@ impl World {
     }
 }
 
-/// Waits until `look` finds what it looks for; says what it found instead.
+/// Waits until `look` returns `Ok`; fails with its last error.
 #[track_caller]
 pub(crate) fn until<T, E: Debug>(
     what: impl Debug,

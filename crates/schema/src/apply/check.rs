@@ -1,4 +1,4 @@
-//! Whether what somebody applies fits the shape. The words are upstream's.
+//! Validates an apply configuration against the schema, with upstream's messages.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{
     merge_type::{LIST_ITEM, MergeType},
 };
 
-/// What is wrong with `applied`; `None` if nothing is.
+/// The errors of `applied`; `None` if there are none.
 pub(super) fn validate_applied(form: MergeType, applied: &Value) -> Option<String> {
     let mut errors = Vec::new();
     object(form, applied, &mut Vec::new(), &mut errors);
@@ -51,7 +51,7 @@ fn object(form: MergeType, value: &Value, path: &mut Vec<PathElement>, errors: &
                     self::value(&Type::Text, MergeType::Leaf, inner, path, errors);
                 }
                 None if shape.preserve_unknown_fields || shape.fields.is_empty() => {}
-                // Upstream looks no further.
+                // Upstream stops at the first unknown field.
                 None => {
                     push_error(path, "field not declared in schema", errors);
                     path.pop();
@@ -76,7 +76,7 @@ fn value(
 ) {
     let got = || format!("&{{{}}}", printed(value));
     match (ty, value) {
-        // What a number or text cannot be is told when it is read.
+        // Invalid strings and numbers of these types are reported when the object is coerced.
         (Type::Any | Type::StructOr(..) | Type::IntOrString, _)
         | (_, Value::Null)
         | (Type::Bool, Value::Bool(_)) => {}
@@ -134,7 +134,7 @@ fn items(
     }
 }
 
-/// A value as Go's `%#v` prints it.
+/// Formats a value like Go's `%#v`.
 fn go_syntax(value: &Value) -> String {
     let joined = |parts: Vec<String>| parts.join(", ");
     match value {

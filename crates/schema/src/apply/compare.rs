@@ -1,4 +1,4 @@
-//! Which fields an object has, and which differ between two.
+//! Computes the field set of an object, and the difference between two objects.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,12 +11,12 @@ use super::{
     merge_type::MergeType,
 };
 
-/// The fields of an object.
+/// The field set of an object.
 pub(super) fn to_field_set(form: MergeType, object: &Value) -> FieldSet {
     node_of(form, object).children
 }
 
-/// Named fields that only have fields below them are themselves in the set, too.
+/// Adds named fields that have fields below them to the set.
 pub(super) fn ensure_named_fields_are_members(form: MergeType, fields: &FieldSet) -> FieldSet {
     let nodes = fields.0.iter().map(|(step, node)| {
         let (inner, named) = match step.name() {
@@ -35,7 +35,8 @@ pub(super) fn ensure_named_fields_are_members(form: MergeType, fields: &FieldSet
     FieldSet(nodes.collect())
 }
 
-/// Who held parts of what is taken whole today, holds all of it; whether anybody did.
+/// Replaces parts of fields that are atomic in the current schema by the whole field; returns
+/// whether there were any.
 pub(super) fn collapse_to_atomic(form: MergeType, fields: &mut FieldSet) -> bool {
     let mut melted = false;
     for (step, node) in fields.0.iter_mut().filter(|(_, node)| !node.children.is_empty()) {
@@ -50,7 +51,7 @@ pub(super) fn collapse_to_atomic(form: MergeType, fields: &mut FieldSet) -> bool
     melted
 }
 
-/// What has changed from one object to another.
+/// The fields that differ between two objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) added: FieldSet,
@@ -58,13 +59,14 @@ pub(super) struct Comparison {
     pub(super) removed: FieldSet,
 }
 
+/// Compares two objects.
 pub(super) fn compare(form: MergeType, old: &Value, new: &Value) -> Comparison {
     let NodeComparison { added, modified, removed } = parts(form, Some(old), Some(new));
     Comparison { added: added.children, modified: modified.children, removed: removed.children }
 }
 
 impl Comparison {
-    /// Without certain fields and what is below them.
+    /// Removes these fields and all fields below them.
     pub(super) fn exclude_fields(self, fields: &FieldSet) -> Self {
         let Self { added, modified, removed } = self;
         Self {
@@ -74,13 +76,13 @@ impl Comparison {
         }
     }
 
-    /// All that has changed.
+    /// All changed fields.
     pub(super) fn changed_fields(&self) -> FieldSet {
         self.modified.clone().union(&self.added).union(&self.removed)
     }
 }
 
-/// What has changed at one place and below it.
+/// The differences at one field and below it.
 #[derive(Default)]
 struct NodeComparison {
     added: FieldSetNode,
@@ -89,7 +91,7 @@ struct NodeComparison {
 }
 
 impl NodeComparison {
-    /// Of something that is there or not, and differs.
+    /// Marks the field itself as added, removed or modified.
     fn mark(&mut self, old: bool, new: bool) {
         match (old, new) {
             (false, _) => self.added.member = true,
@@ -98,7 +100,7 @@ impl NodeComparison {
         }
     }
 
-    /// Adds what has changed below, step by step.
+    /// Adds the differences below a path element.
     fn below(&mut self, step: &dyn Fn() -> PathElement, parts: Self) {
         for (all, node) in [
             (&mut self.added, parts.added),
@@ -136,7 +138,7 @@ fn parts(form: MergeType, old: Option<&Value>, new: Option<&Value>) -> NodeCompa
     found
 }
 
-/// Items that a list has twice are not looked into: they count as one leaf.
+/// Compares lists. Items with duplicate keys are compared as one leaf.
 fn items(form: MergeType, old: Option<&Value>, new: Option<&Value>, found: &mut NodeComparison) {
     let mut all = Vec::new();
     for (list, is_new) in [(old, false), (new, true)] {
@@ -208,7 +210,7 @@ fn node_of(form: MergeType, value: &Value) -> FieldSetNode {
     FieldSetNode { member: false, children: FieldSet(below) }
 }
 
-/// Nothing, or something with nothing in it.
+/// Whether a value is null or an empty list or object.
 pub(super) fn is_null_or_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -226,7 +228,7 @@ fn named(object: &Value) -> impl ExactSizeIterator<Item = (EntryName<'_>, &Value
     })
 }
 
-/// The entries of either object by name, be they an explicit `null`.
+/// The entries of both objects by name, including explicit `null`s.
 pub(super) fn zip_entries<'a>(
     old: Option<&'a Value>,
     new: Option<&'a Value>,

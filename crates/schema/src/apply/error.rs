@@ -1,25 +1,26 @@
-//! Why something was not applied, in upstream's words.
+//! Errors of server-side apply, with upstream's messages.
 
 use object::{Status, StatusCause, StatusDetails, Text, Value};
 
 use super::fields::PathElement;
 
-/// Why nothing was applied.
+/// Why an apply failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApplyError {
     #[error("{0}")]
     BadRequest(String),
     #[error("{}", conflict_message(.0))]
     Conflict(Vec<Conflict>),
-    /// The object does not fit its shape, or its books are broken: 500, as upstream says.
+    /// The object does not match its schema, or its managedFields are invalid: 500, as upstream.
     #[error("{0}")]
     Failed(String),
-    /// Somebody must be asked first what an object is in another version.
+    /// The object must first be converted to another version, which only the conversion webhook can
+    /// do. The caller converts it and retries.
     #[error("not yet known in {}", .0.1)]
     NeedsConversion(Box<(Value, Text)>),
 }
 
-/// A field that somebody else holds with another value.
+/// A field that another manager owns with a different value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// `"kubectl" using apps/v1`.
@@ -30,7 +31,7 @@ pub struct Conflict {
 }
 
 impl ApplyError {
-    /// The same, and what was being done.
+    /// Prefixes the message with what was being done.
     pub(super) fn context(self, what: &str) -> Self {
         match self {
             Self::Failed(why) => Self::Failed(format!("{what}: {why}")),

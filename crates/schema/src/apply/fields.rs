@@ -1,12 +1,11 @@
-//! A set of fields: which parts of an object somebody manages.
+//! Field sets: the fields of an object that a manager owns.
 //!
 //! ```text
 //! {"f:spec": {"f:replicas": {}, "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}}}}}
 //! ```
 //!
-//! `f:` is a field or an entry of a map, `k:` an item of a list by its keys, `v:` one by
-//! its value. Something without anything below it is in the set; what has something
-//! below it is in the set itself only if it says `"."`.
+//! `f:` is a field or an entry of a map, `k:` an item of a list by its keys, `v:` one by its value.
+//! A path without children is in the set; a path with children is in the set only if it has `"."`.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -17,7 +16,7 @@ use object::{
     write_json_string,
 };
 
-/// The name of an entry.
+/// The name of a field or map entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryName<'a> {
     pub(super) word: Option<FieldId>,
@@ -30,22 +29,22 @@ impl<'a> EntryName<'a> {
     }
 }
 
-/// One step of a path.
+/// One element of a field path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PathElement {
-    /// To a field whose name is a word.
+    /// A field with an interned name.
     Interned(FieldId),
-    /// To all else, as it is written: `f:app`, `k:{"name":"web"}`.
+    /// Any other element, as it is encoded: `f:app`, `k:{"name":"web"}`.
     Text(Text),
 }
 
 impl PathElement {
-    /// The step to a field or to an entry of a map.
+    /// The element for a field or a map entry.
     pub(super) fn field(name: EntryName) -> Self {
         name.word.map_or_else(|| Self::Text(["f:", name.text].concat().into()), Self::Interned)
     }
 
-    /// The step to the item of a list that has these keys, which come by name.
+    /// The element for the list item with these keys, which are sorted by name.
     pub(super) fn keys<'a>(keys: impl Iterator<Item = (&'a str, &'a Value)>) -> Self {
         let mut text = Vec::with_capacity(64);
         text.extend_from_slice(b"k:{");
@@ -61,7 +60,7 @@ impl PathElement {
         Self::Text(json(&text).into())
     }
 
-    /// The step to the item of a set that is this value.
+    /// The element for the set item with this value.
     pub(super) fn value(value: &Value) -> Self {
         let mut text = b"v:".to_vec();
         write_json(value, &mut text);
@@ -72,7 +71,7 @@ impl PathElement {
         Self::Text(format!("i:{at}").into())
     }
 
-    /// What kind of step it is, and the rest.
+    /// The prefix of the element, and the rest.
     fn parts(&self) -> (&str, &str) {
         match self {
             Self::Interned(word) => ("f:", word.as_str()),
@@ -80,7 +79,7 @@ impl PathElement {
         }
     }
 
-    /// The name of the field that it leads to, if it leads to one.
+    /// The name, if the element is a field or map entry.
     pub(super) fn name(&self) -> Option<EntryName<'_>> {
         match (self, self.parts()) {
             (Self::Interned(word), (_, text)) => Some(EntryName { word: Some(*word), text }),
@@ -89,7 +88,8 @@ impl PathElement {
         }
     }
 
-    /// One form for each step. `None`: a kind of step that is not known, and ignored.
+    /// Parses an element to its canonical form. `None`: an unknown kind of element, which is
+    /// ignored.
     fn parse(text: &str) -> Result<Option<Self>, String> {
         let (prefix, rest) =
             text.split_at_checked(2).ok_or_else(|| "key must be 2 characters long:".to_owned())?;
@@ -118,7 +118,7 @@ impl PathElement {
 impl Ord for PathElement {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
-            (Self::Interned(a), Self::Interned(b)) => a.cmp(b), // words sort as their texts
+            (Self::Interned(a), Self::Interned(b)) => a.cmp(b), // ids sort like their names
             _ => self.parts().cmp(&other.parts()),
         }
     }
@@ -130,7 +130,7 @@ impl PartialOrd for PathElement {
     }
 }
 
-/// Whether this is an object of one name and text, written as we write it: nearly all are.
+/// Whether this is an object with one plain name and string, in canonical form: nearly all are.
 fn is_plain(keys: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'/');
     let inner = keys.strip_prefix("{\"").and_then(|keys| keys.strip_suffix("\"}"));
@@ -138,16 +138,16 @@ fn is_plain(keys: &str) -> bool {
     parts.is_some_and(|(name, value)| name.bytes().chain(value.bytes()).all(plain))
 }
 
-/// JSON that has been written.
+/// The bytes, which are JSON that was just written, as a string.
 fn json(text: &[u8]) -> &str {
     str::from_utf8(text).unwrap_or_default()
 }
 
-/// A set of paths, as a tree of steps, by step.
+/// A set of field paths, as a tree sorted by path element.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet(pub(super) Vec<(PathElement, FieldSetNode)>);
 
-/// Where one step leads to.
+/// A node of the tree: whether its path is in the set, and its children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldSetNode {
     pub(super) member: bool,
@@ -165,18 +165,18 @@ impl FieldSetNode {
 }
 
 impl FieldSet {
-    /// Reads what `fieldsV1` holds.
+    /// Decodes `fieldsV1`.
     pub fn decode(encoded: &Value) -> Result<Self, String> {
         let read = |text: &[u8]| Reader { rest: text }.fields(MAX).map(|node| node.children);
         match encoded {
             Value::Null => Ok(Self::default()),
-            // Somebody may have written it with white space.
+            // Another writer may have added white space.
             Value::Raw(text) => read(text.as_bytes()).or_else(|_| read(&to_json(encoded))),
             other => read(&to_json(other)),
         }
     }
 
-    /// What `fieldsV1` holds.
+    /// Encodes the set as `fieldsV1`.
     pub fn encode(&self) -> Value {
         let mut text = Vec::with_capacity(1024);
         self.write(false, &mut text);
@@ -207,7 +207,7 @@ impl FieldSet {
         self.0.iter().all(|(_, node)| node.is_empty())
     }
 
-    /// A set of these steps, whatever their order. Of two of the same the last counts.
+    /// Builds a set from unsorted nodes. Of duplicates the last one counts.
     pub(super) fn from_nodes(mut nodes: Vec<(PathElement, FieldSetNode)>) -> Self {
         if !nodes.is_sorted_by(|a, b| a.0 < b.0) {
             nodes.reverse();
@@ -231,7 +231,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether all its paths are in the other set, too.
+    /// Whether all paths are also in the other set.
     pub(super) fn is_subset(&self, other: &Self) -> bool {
         let mut others = NodeCursor(other.0.iter().peekable());
         self.0.iter().all(|(step, node)| match others.seek(step) {
@@ -240,7 +240,7 @@ impl FieldSet {
         })
     }
 
-    /// Whether there is a path in both; best asked with few others.
+    /// Whether the sets have a common path; fastest if `other` is small.
     pub(super) fn intersects(&self, other: &Self) -> bool {
         !other.clone().intersection(self).is_empty()
     }
@@ -274,7 +274,7 @@ impl FieldSet {
         })
     }
 
-    /// Without the paths of `other`; what is below them stays.
+    /// Removes the paths of `other`, but not the paths below them.
     pub(super) fn difference(self, other: &Self) -> Self {
         self.zip_nodes(other, |node, other| {
             if let Some(other) = other {
@@ -284,7 +284,7 @@ impl FieldSet {
         })
     }
 
-    /// Without the paths of `other` and all that is below them.
+    /// Removes the paths of `other` and all paths below them.
     pub(super) fn recursive_difference(self, other: &Self) -> Self {
         self.zip_nodes(other, |node, other| match other {
             None => {}
@@ -295,7 +295,7 @@ impl FieldSet {
         })
     }
 
-    /// With each node changed, beside the one of `other` that the same step leads to.
+    /// Changes each node, given the node of `other` at the same path.
     fn zip_nodes(
         mut self,
         other: &Self,
@@ -309,7 +309,7 @@ impl FieldSet {
         self
     }
 
-    /// The first `most` paths: at each step first what ends there, then what is below.
+    /// The first `most` paths: at each level first the members, then their children.
     pub(super) fn paths(&self, most: usize) -> Vec<Vec<PathElement>> {
         let (mut paths, mut path) = (Vec::new(), Vec::new());
         self.visit(&mut path, &mut paths, most);
@@ -330,7 +330,7 @@ impl FieldSet {
     }
 }
 
-/// Another set, in step with the first.
+/// Iterates over another set in parallel with the first.
 struct NodeCursor<'a>(Peekable<slice::Iter<'a, (PathElement, FieldSetNode)>>);
 
 impl<'a> NodeCursor<'a> {
@@ -340,13 +340,14 @@ impl<'a> NodeCursor<'a> {
     }
 }
 
-/// Reads a set from JSON without white space.
+/// Decodes a field set from JSON without white space.
 struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// What stands below a step, at most `depth` levels deep, and whether that is itself in the set.
+    /// Decodes the children of a path, at most `depth` levels deep, and whether the path itself is
+    /// in the set.
     fn fields(&mut self, depth: usize) -> Result<FieldSetNode, String> {
         let depth = depth.checked_sub(1).ok_or("exceeded max depth")?;
         let wrong = || "a set of fields must be an object".to_owned();
@@ -374,7 +375,7 @@ impl<'a> Reader<'a> {
         Ok(FieldSetNode { member, children: FieldSet::from_nodes(nodes) })
     }
 
-    /// A name and the colon behind it.
+    /// A name and the colon after it.
     fn name(&mut self) -> Option<Cow<'a, str>> {
         let [b'"', rest @ ..] = self.rest else { return None };
         let mut end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
@@ -398,7 +399,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The set of these paths of field names.
+/// The set of these field paths.
 pub(super) fn from_field_paths(paths: &[&[&str]]) -> FieldSet {
     let one = |path: &&[&str]| {
         path.iter().rev().fold(FieldSet::default(), |below, name| {
@@ -412,7 +413,7 @@ pub(super) fn from_field_paths(paths: &[&[&str]]) -> FieldSet {
     paths.iter().map(one).fold(FieldSet::default(), |all, one| all.union(&one))
 }
 
-/// A path as messages show it: `.spec.containers[name="web"].image`.
+/// Formats a path for messages: `.spec.containers[name="web"].image`.
 pub(super) fn format_path(path: &[PathElement]) -> String {
     let mut text = String::new();
     for step in path {

@@ -1,4 +1,5 @@
-//! Where `kubectl apply` was at work before: it keeps what it applied in an annotation.
+//! The last-applied-configuration annotation of client-side `kubectl apply`, for objects that move
+//! to server-side apply.
 
 use object::{Value, from_json, to_json};
 
@@ -10,18 +11,18 @@ use super::{
 };
 
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Annotations larger than this are refused.
+/// Maximum size of all annotations, in bytes.
 const MAX_ANNOTATIONS_SIZE: usize = 256 * 1024;
 
-/// The conflicts over fields that are not as `kubectl apply` has left them: those that
-/// are were set by the same person, who now applies on the server.
+/// Removes conflicts over fields that are still as client-side `kubectl apply` left them: the same
+/// user now applies on the server.
 pub(super) fn retain_unexplained_conflicts(
     write: &FieldManagerRequest,
     live: &Value,
     conflicts: Vec<Conflict>,
 ) -> Vec<Conflict> {
     if conflicts.len() >= CONFLICTS {
-        return conflicts; // there may be others that nobody has looked at
+        return conflicts; // there may be more conflicts than were collected
     }
     let form = MergeType::root(write.schema);
     let text = live.get("metadata").get("annotations").get(LAST_APPLIED).as_str();
@@ -38,7 +39,7 @@ pub(super) fn retain_unexplained_conflicts(
     conflicts.into_iter().filter(|conflict| !own.contains(&conflict.path)).collect()
 }
 
-/// Where `kubectl apply` has left its annotation, keeps it true.
+/// Updates the annotation, if the object has it.
 pub(super) fn update_last_applied(object: &mut Value, applied: &Value) {
     if object.get("metadata").get("annotations").get(LAST_APPLIED).is_null() {
         return;

@@ -1,4 +1,4 @@
-//! Who manages which fields: `metadata.managedFields` as a table.
+//! The entries of `metadata.managedFields`.
 
 use std::sync::LazyLock;
 
@@ -6,12 +6,12 @@ use object::{ManagedFieldsEntry, Text, Time, Value, View};
 
 use super::fields::{FieldSet, from_field_paths};
 
-/// More entries than any server writes; more are hostile.
+/// Maximum number of entries, more than any server writes.
 const MAX_ENTRIES: usize = 1000;
-/// How many managers that update an object are kept apart.
+/// Maximum number of Update entries; older ones are merged.
 const MAX_UPDATE_ENTRIES: usize = 10;
 
-/// What nobody ever manages.
+/// Fields that are never owned.
 const UNMANAGED_FIELDS: &[&[&str]] = &[
     &["apiVersion"],
     &["kind"],
@@ -27,7 +27,7 @@ const UNMANAGED_FIELDS: &[&[&str]] = &[
     &["metadata", "resourceVersion"],
 ];
 
-/// Whether a manager says what it wants, or did something.
+/// Whether a manager applied fields or updated them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
@@ -43,18 +43,18 @@ impl Operation {
     }
 }
 
-/// Who. One that applies is the same in every version; one that updates is not.
+/// The identity of a manager. For Apply it is independent of the version, for Update it is not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ManagerId {
     pub(super) name: Text,
     pub(super) operation: Operation,
-    /// Empty for one that applies.
+    /// Empty for Apply.
     pub(super) version: Text,
     pub(super) subresource: Text,
 }
 
 impl ManagerId {
-    /// As conflicts name it.
+    /// The name in conflict messages.
     pub(super) fn display(&self) -> String {
         let mut text = format!("{:?}", self.name);
         if !self.subresource.is_empty() {
@@ -67,19 +67,20 @@ impl ManagerId {
     }
 }
 
-/// One line of the table.
+/// One entry of managedFields.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ManagedEntry {
     pub(super) manager: ManagerId,
-    /// The version that the fields are those of.
+    /// The version in which the fields are expressed.
     pub(super) version: Text,
     pub(super) fields: FieldSet,
-    /// The fields as they are written, if they have not changed since they were read.
+    /// The encoded fields, if they have not changed since they were decoded.
     pub(super) encoded: Option<Value>,
-    /// When they last changed; an RFC 3339 text, or empty.
+    /// When the fields last changed, in RFC 3339 format, or empty.
     pub(super) time: Text,
 }
 
+/// All entries of managedFields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ManagedFields(pub(super) Vec<ManagedEntry>);
 
@@ -97,7 +98,7 @@ impl ManagedFields {
         Ok(managers)
     }
 
-    /// Those that apply first, then by time and name.
+    /// Encodes the entries: Apply first, then by time and name.
     pub(super) fn encode(mut self) -> Value {
         let seconds = |entry: &ManagedEntry| Time::parse_seconds(&entry.time).unwrap_or_default();
         self.0.sort_by(|a, b| {
@@ -110,12 +111,13 @@ impl ManagedFields {
         self.0.iter().map(encode_entry).collect()
     }
 
+    /// Removes and returns the entry of a manager.
     pub(super) fn take(&mut self, manager: &ManagerId) -> Option<ManagedEntry> {
         let at = self.0.iter().position(|entry| entry.manager == *manager)?;
         Some(self.0.remove(at))
     }
 
-    /// Adds a line, unless it is empty without what nobody manages.
+    /// Adds an entry without the fields that are never owned, unless nothing is left.
     pub(super) fn insert(&mut self, entry: ManagedEntry) {
         static NONE: LazyLock<FieldSet> = LazyLock::new(|| from_field_paths(UNMANAGED_FIELDS));
         let fields = entry.fields.difference(&NONE);
@@ -124,12 +126,12 @@ impl ManagedFields {
         }
     }
 
-    /// Drops lines without fields.
+    /// Removes entries without fields.
     pub(super) fn remove_empty(&mut self) {
         self.0.retain(|entry| !entry.fields.is_empty());
     }
 
-    /// Melts the oldest of too many updaters into one line for each version.
+    /// Merges the oldest of too many Update entries into one entry per version.
     pub(super) fn cap_updaters(&mut self) {
         let is_updater = |entry: &&ManagedEntry| entry.manager.operation == Operation::Update;
         let mut updaters: Vec<_> = self

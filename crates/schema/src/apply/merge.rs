@@ -1,4 +1,4 @@
-//! Laying one object over another, and taking fields out of one.
+//! Merges two objects, and removes fields from an object.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,12 +12,12 @@ use super::{
     merge_type::MergeType,
 };
 
-/// `live` with what `applied` says; `applied` has been checked.
+/// Merges `applied`, which has been validated, into `live`.
 pub(super) fn merge(form: MergeType, live: &Value, applied: &Value) -> Value {
     merged(form, Some(live), Some(applied)).unwrap_or_else(Value::object)
 }
 
-/// `object` without these fields. `None`: nothing is left.
+/// Removes these fields from `object`. `None`: nothing is left.
 pub(super) fn remove_fields(form: MergeType, object: &Value, fields: &FieldSet) -> Option<Value> {
     let form = form.resolve(object);
     if form.is_leaf() {
@@ -56,7 +56,7 @@ pub(super) fn remove_fields(form: MergeType, object: &Value, fields: &FieldSet) 
 
 fn merged(form: MergeType, live: Option<&Value>, applied: Option<&Value>) -> Option<Value> {
     let (Some(old), Some(new)) = (live, applied) else { return applied.or(live).cloned() };
-    // What was there before stays, if it is the same: later steps then need not look into it.
+    // Equal values stay shared, so that later steps need not compare them.
     if old == new {
         return Some(old.clone());
     }
@@ -83,8 +83,8 @@ fn empty(value: &Value) -> bool {
     value.items().is_empty() && value.entries().len() == 0
 }
 
-/// Items that both have come in the order of `new`; those that only `old` has stay
-/// before the one that they stood before.
+/// Merges lists. Items of `new` come in its order; items that only `old` has stay before the item
+/// that followed them.
 fn merged_items(form: MergeType, old: &[Value], new: &[Value]) -> Vec<Value> {
     let steps = |items: &[Value]| -> Vec<PathElement> {
         items
@@ -114,7 +114,7 @@ fn merged_items(form: MergeType, old: &[Value], new: &[Value]) -> Vec<Value> {
             }
             let same = new_steps.get(right) == Some(step);
             if !same && right < new.len() && shared.peek().is_some_and(|next| *next != step) {
-                left += 1; // its turn comes later
+                left += 1; // is added later
                 continue;
             }
             left += usize::from(same || done.contains(step));
@@ -129,7 +129,7 @@ fn merged_items(form: MergeType, old: &[Value], new: &[Value]) -> Vec<Value> {
     out
 }
 
-/// What an object of this shape is before anybody has set anything.
+/// The zero value of a struct: an object before any field is set.
 pub(super) fn empty_object(shape: &StructSchema) -> Value {
     let mut object = Value::object();
     for field in shape.json_fields().filter(|field| field.default.is_null()) {

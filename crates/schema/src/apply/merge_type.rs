@@ -1,4 +1,4 @@
-//! How a value is merged, by its type and its field's rules.
+//! How server-side apply merges a value, by its type and its field's attributes.
 
 use std::borrow::Cow;
 
@@ -7,26 +7,27 @@ use object::{FieldAttributes, FieldSchema, ListType, StructSchema, Type, Value};
 use super::fields::{EntryName, PathElement};
 use crate::published::openapi_default;
 
-/// The name of a field that stands for all entries of a map whose values have rules.
+/// Name of the pseudo field that describes all entries of a map whose values have merge attributes.
 pub(crate) const MAP_VALUE: &str = "*";
-/// The name of a field that stands for the items of a list that have rules, being lists.
+/// Name of the pseudo field that describes the items of a list of lists.
 pub(crate) const LIST_ITEM: &str = "[]";
 
+/// How a value is merged.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MergeType<'a> {
-    /// A plain value, or one of which nothing is known.
+    /// A scalar, or a value of unknown type.
     Leaf,
-    /// Something with parts, and yet taken whole or not at all.
+    /// A struct, list or map that has one owner as a whole.
     Atomic,
-    /// Named fields. `root`: besides them there are `apiVersion` and `kind`.
+    /// A struct, field by field. A `root` also has `apiVersion` and `kind`.
     Struct { shape: &'a StructSchema, root: bool },
-    /// Entries with this type, and these rules.
+    /// A map whose entries have this type and these attributes.
     Map(&'a Type, Option<&'a FieldAttributes>),
-    /// A list of different plain values.
+    /// A list of distinct scalars.
     Set(&'a Type),
-    /// A list of objects that are told apart by these fields.
+    /// A list of objects that are identified by these fields.
     AssociativeList(&'a Type, &'static [&'static str]),
-    /// Nobody knows; each value tells by itself.
+    /// Unknown; each value decides by itself.
     Any,
 }
 
@@ -38,7 +39,7 @@ impl<'a> MergeType<'a> {
     pub(super) fn of(ty: &'a Type, rules: Option<&FieldAttributes>) -> Self {
         let atomic = rules.is_some_and(|rules| rules.atomic);
         match ty {
-            // Raw JSON is one value, unless a definition says that its parts are to be told apart.
+            // Raw JSON is one value, unless its field is granular.
             Type::Any if rules.is_some_and(|rules| rules.granular) => Self::Any,
             Type::Object(shape) => {
                 let granular = rules.is_some_and(|rules| rules.granular);
@@ -59,7 +60,7 @@ impl<'a> MergeType<'a> {
         }
     }
 
-    /// The form of an object of this shape, be it taken whole or not.
+    /// The merge type of a struct, ignoring whether it is atomic.
     pub(super) fn of_struct(shape: &'a StructSchema) -> Self {
         match &*shape.fields {
             [entry] if entry.name == MAP_VALUE => Self::Map(&entry.ty, Some(&entry.attributes)),
@@ -68,7 +69,7 @@ impl<'a> MergeType<'a> {
         }
     }
 
-    /// The form of the entry `name`, and whether it is a field with a name of its own.
+    /// The merge type of the entry `name`, and whether it is a declared field.
     pub(super) fn of_entry(self, name: EntryName) -> (Self, bool) {
         match self {
             Self::Struct { shape, root } => {
@@ -83,7 +84,7 @@ impl<'a> MergeType<'a> {
         }
     }
 
-    /// The form of a list's items.
+    /// The merge type of the items of a list.
     pub(super) fn of_item(self) -> Self {
         match self {
             Self::Set(item) | Self::AssociativeList(item, _) => Self::of(item, None),
@@ -91,7 +92,7 @@ impl<'a> MergeType<'a> {
         }
     }
 
-    /// What it is for this value: a map of anything, or a leaf.
+    /// The merge type for this value: an untyped object is a map, other untyped values are leaves.
     pub(super) fn resolve(self, value: &Value) -> Self {
         match self {
             Self::Any if !value.is_object() => Self::Leaf,
@@ -107,7 +108,7 @@ impl<'a> MergeType<'a> {
         matches!(self, Self::Leaf | Self::Atomic)
     }
 
-    /// The step to an item of a list.
+    /// The path element of a list item.
     pub(super) fn path_element(self, item: &Value) -> Result<PathElement, String> {
         let Self::AssociativeList(ty, keys) = self else {
             return match item {

@@ -1,5 +1,5 @@
-//! The books of an object as those of its scale, and back: there `spec.replicas` is what
-//! the object has somewhere else.
+//! Converts managedFields between an object and its Scale, where `spec.replicas` stands for the
+//! object's own replicas field.
 
 use object::{Text, Value};
 
@@ -11,7 +11,7 @@ use super::{
 const SCALE: &str = "autoscaling/v1";
 const REPLICAS: &[&[&str]] = &[&["spec", "replicas"]];
 
-/// The managers of the number of replicas. `path`: where the object has it.
+/// The managedFields of the Scale: the managers of the replicas field at `path`.
 pub fn to_scale_managed_fields(books: &Value, path: &[&str]) -> Value {
     let held = from_field_paths(&[path]);
     let managers = ManagedFields::decode(books).unwrap_or_default().0;
@@ -19,7 +19,7 @@ pub fn to_scale_managed_fields(books: &Value, path: &[&str]) -> Value {
     ManagedFields(managers.map(|entry| translate_entry(entry, SCALE, REPLICAS)).collect()).encode()
 }
 
-/// The books of the object after its scale was written. `api_version`: the object's.
+/// The managedFields of the object after its Scale was written. `api_version` is the object's.
 pub fn from_scale_managed_fields(
     books: &Value,
     scale: &Value,
@@ -46,7 +46,7 @@ pub fn from_scale_managed_fields(
     managers.encode()
 }
 
-/// The entry with these fields of that version.
+/// The entry with these fields in that version.
 fn translate_entry(entry: ManagedEntry, version: &str, paths: &[&[&str]]) -> ManagedEntry {
     let named = match entry.manager.operation {
         Operation::Apply => Text::default(),

@@ -27,7 +27,7 @@ fn updated(write: &FieldManagerRequest, old: Option<&Value>, new: Value) -> Valu
     update_managed_fields(write, old, new).expect("there is one version")
 }
 
-/// The books as `manager/operation[/subresource] -> fields`.
+/// The managedFields as `manager/operation[/subresource] -> fields`.
 fn books(object: &Value) -> Vec<(String, Value)> {
     let entries = object["metadata"]["managedFields"].items();
     let line = |entry: &Value| {

@@ -1,4 +1,4 @@
-//! Managers that speak another version of the kind than the one who writes.
+//! Managers whose entries are in another version than the request.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,32 +13,32 @@ use super::{
     merge_type::MergeType,
 };
 
-/// The versions of a kind beside the one that is written.
+/// Converts objects to the other versions of the kind.
 pub trait VersionConverter: fmt::Debug + Sync {
-    /// The shape of a version; `None`: it is no more, and nobody holds anything in it.
+    /// The schema of a version; `None`: the version no longer exists, and its entries are dropped.
     fn shape(&self, _api_version: &str) -> Result<Option<&StructSchema>, ApplyError> {
         Ok(None)
     }
 
-    /// An object of one version in another.
+    /// Converts an object to another version.
     fn convert(&self, object: &Value, _api_version: &str) -> Result<Value, ApplyError> {
         Ok(object.clone())
     }
 
-    /// As that of `Write`, in other versions.
+    /// Like `FieldManagerRequest::reset_fields`, for other versions.
     fn reset(&self) -> &'static [&'static [&'static str]] {
         &[]
     }
 }
 
-/// There are no other versions.
+/// The converter of kinds with a single version.
 #[derive(Debug)]
 pub struct SingleVersion;
 
 impl VersionConverter for SingleVersion {}
 
 impl<'a> FieldManagerRequest<'a> {
-    /// How objects of a version are merged, if there is that version.
+    /// The merge type of objects in a version, if the version exists.
     pub(super) fn root_merge_type(
         &self,
         version: &str,
@@ -48,7 +48,7 @@ impl<'a> FieldManagerRequest<'a> {
         Ok(shape.map(MergeType::root))
     }
 
-    /// An object of the version `from` in the version `to`, which there is.
+    /// Converts an object between versions; `to` must exist.
     pub(super) fn convert<'v>(
         &self,
         object: &'v Value,
@@ -65,7 +65,7 @@ impl<'a> FieldManagerRequest<'a> {
         }
     }
 
-    /// The managers whose versions there are, each with its fields as they are merged today.
+    /// Drops entries of versions that no longer exist, and adapts the others to the current schema.
     pub(super) fn retain_known_versions(
         &self,
         live: &Value,
@@ -94,7 +94,7 @@ impl<'a> FieldManagerRequest<'a> {
         Ok(all)
     }
 
-    /// What changes from `old` to `new`, in this version and in those of all managers.
+    /// Compares `old` and `new` in this version and in the versions of all managers.
     pub(super) fn changes(
         &self,
         old: &Value,
@@ -123,10 +123,11 @@ impl<'a> FieldManagerRequest<'a> {
     }
 }
 
-/// What a write changes, version by version; first in its own.
+/// The changes of a write in each version, its own first.
 pub(super) struct VersionedComparison(Vec<(Text, Comparison)>);
 
 impl VersionedComparison {
+    /// The changes in the version of the request.
     pub(super) fn own(&self) -> &Comparison {
         &self.0[0].1
     }

@@ -1,6 +1,5 @@
-//! Whether a value is as its schema wants it. The words are those of the validator that
-//! Kubernetes uses, and so is the choice of what is told: of several alternatives that
-//! all fail, the one is explained that came furthest.
+//! Validates a value against its JSON schema, with the messages of upstream's validator. Like that
+//! validator it explains, of several alternatives that all fail, the one with the most matches.
 
 use std::collections::HashMap;
 
@@ -19,34 +18,34 @@ use crate::{
     work_budget,
 };
 
-/// Checks values by a schema, whose patterns it has compiled.
+/// Validates values against a schema whose patterns are compiled.
 #[derive(Debug, Default)]
 pub struct SchemaValidator {
     patterns: HashMap<Text, Pattern>,
-    /// Whether the schema counts as it is written: unknown formats are formats then, and
-    /// what is an integer or a string has no type.
+    /// Whether the schema is used without adjustments: unknown formats are kept, and
+    /// `x-kubernetes-int-or-string` sets no type.
     unadjusted: bool,
 }
 
-/// Something that is wrong, and where.
+/// A validation error and its path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchemaError {
     pub(super) error: ErrorType,
-    /// `None`: of the whole, rather than of a place in it.
+    /// `None`: the error is about the whole value, not about a field.
     pub(super) path: Option<Text>,
     pub(super) bad: Value,
-    /// What tells it from other failures; and, unless `detail` says more, what is told.
+    /// Identifies the error among others, and is reported unless `detail` is set.
     pub(super) message: String,
     pub(super) detail: Option<String>,
 }
 
-/// What a check came to.
+/// The result of a validation.
 #[derive(Debug, Default)]
 pub(super) struct ValidationResult {
     pub(super) failures: Vec<SchemaError>,
-    /// Length of the messages, in bytes.
+    /// Total length of the messages, in bytes.
     bytes: usize,
-    /// How many things were right.
+    /// The number of validations that succeeded.
     match_count: usize,
 }
 
@@ -60,8 +59,8 @@ impl ValidationResult {
         }
     }
 
-    /// Each message once. A response holds no more than `MOST` of them, so that further ones need
-    /// not be kept; comparing them is counted as work.
+    /// Adds an error, unless its message is known. A response contains at most `MOST` errors, so
+    /// further ones are dropped; comparing them is counted as work.
     pub(super) fn fail(&mut self, failure: SchemaError) {
         if self.is_full() {
             return;
@@ -77,7 +76,7 @@ impl ValidationResult {
         self.failures.len() >= MOST || self.bytes > MOST_BYTES
     }
 
-    /// Something wrong at a place.
+    /// Adds an error at a path.
     pub(super) fn push_at(
         &mut self,
         error: ErrorType,
@@ -95,7 +94,7 @@ impl ValidationResult {
         });
     }
 
-    /// Something wrong with the whole.
+    /// Adds an error about the whole value.
     pub(super) fn push_composite(&mut self, message: String) {
         self.fail(SchemaError {
             error: ErrorType::Invalid,
@@ -113,6 +112,7 @@ impl ValidationResult {
 }
 
 impl SchemaValidator {
+    /// Compiles the patterns of a schema.
     pub fn new(schema: &JsonSchema) -> Self {
         let mut patterns = HashMap::new();
         schema.visit(&mut |schema| {
@@ -124,13 +124,13 @@ impl SchemaValidator {
         Self { patterns, unadjusted: false }
     }
 
-    /// As defaults are checked.
+    /// A validator for the defaults of a schema.
     pub(super) fn literal(schema: &JsonSchema) -> Self {
         Self { unadjusted: true, ..Self::new(schema) }
     }
 
-    /// What is wrong with a value, told at `at`. What an update leaves as it was in `old`
-    /// is not told: it was right when it was written.
+    /// Reports the errors of a value, with paths below `at`. Values that an update does not change
+    /// are not reported (ratcheting).
     pub fn validate(
         &self,
         schema: &JsonSchema,
@@ -262,9 +262,8 @@ impl SchemaValidator {
         outcome
     }
 
-    /// Like `value`, for a schema beside others that check the same value. How many there are does
-    /// not follow from the size of the object, so their work is counted: `validate` reports it
-    /// when it is too much.
+    /// Like `value`, for one of several schemas of the same value. Their number does not depend on
+    /// the size of the object, so their work is counted; `validate` reports when it is too much.
     fn alternative(&self, schema: &JsonSchema, value: &Value, path: &str) -> ValidationResult {
         if work_budget::spend(1 + count_values(value) / 2).is_err() {
             return ValidationResult::default();
@@ -381,7 +380,7 @@ impl SchemaValidator {
 }
 
 impl SchemaError {
-    /// As an error of the API, at a place below `at`.
+    /// Converts to an API error with a path below `at`.
     fn into_error(self, at: &str) -> FieldError {
         let Self { error, path, bad, message, detail } = self;
         let path = path.unwrap_or_default();
@@ -418,7 +417,7 @@ fn too_many(outcome: &mut ValidationResult, path: &str, count: i64, max: i64, of
     });
 }
 
-/// Types, format, and whether there may be nothing.
+/// The types, the format, and whether null is allowed.
 type ExpectedType<'a> = (&'a [&'a str], &'a str, bool);
 
 fn check_type(
@@ -438,7 +437,7 @@ fn check_type(
         }
         Value::Bool(_) => ("boolean", ""),
         Value::Int(_) => ("integer", "int64"),
-        // What no 64 bits with a sign can hold is read as a float.
+        // Numbers outside of the int64 range are decoded as floats.
         Value::UInt(_) | Value::Float(_) => ("number", "float64"),
         Value::Text(_) => ("string", ""),
         Value::List(_) => ("array", ""),
@@ -453,7 +452,7 @@ fn check_type(
         outcome.match_count = 0;
         outcome.push_type_error(path, format, found_format);
     } else if texts && !format.is_empty() && !has("number") && !has("integer") {
-        // the format speaks for itself
+        // only the format is checked
     } else if !(has(found) || numeric) {
         outcome.match_count = 0;
         outcome.push_type_error(path, &wanted, found);
@@ -478,7 +477,7 @@ fn check_enum(schema: &JsonSchema, value: &Value, path: &str) -> ValidationResul
         || allowed.iter().any(|allowed| same(value, allowed))
         || work_budget::spend(count / 4).is_err()
     {
-        return outcome; // `validate` reports work that is too much
+        return outcome; // `validate` reports an exhausted work budget
     }
     let texts = allowed.iter().map(|allowed| match allowed {
         Value::Text(text) => format!("{text:?}"),
@@ -495,7 +494,7 @@ fn check_enum(schema: &JsonSchema, value: &Value, path: &str) -> ValidationResul
     outcome
 }
 
-/// Numbers are compared as what the enum has them.
+/// Compares numbers in the type that the enum has them in.
 fn same(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
         (Value::Null, _) | (_, Value::Null) => false,
@@ -506,7 +505,7 @@ fn same(value: &Value, allowed: &Value) -> bool {
     }
 }
 
-/// How many values a value holds.
+/// The number of values inside a value.
 fn count_values(value: &Value) -> u64 {
     let items = value.items().iter().map(|item| 1 + count_values(item));
     let entries = value.entries().map(|(_, entry)| 1 + count_values(entry));

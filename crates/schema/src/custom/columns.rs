@@ -1,11 +1,11 @@
-//! The columns that a CRD says its objects have in tables.
+//! The additional printer columns of a CRD.
 
 use jsonpath::Template;
 use object::{Object, Text, Time, Value, View};
 
 use crate::{TableColumnDefinition, age, patch::go_float};
 
-/// One cell of a row: where it is found, and as what it is shown.
+/// A column: the path and the type of its cells.
 #[derive(Debug)]
 pub(super) struct PrinterColumn {
     ty: Text,
@@ -13,11 +13,11 @@ pub(super) struct PrinterColumn {
     path: Option<Template>,
 }
 
-/// How many values a column's path may find on its way through an object.
+/// Maximum number of values that a column's path may visit in an object.
 pub(super) const MOST: usize = 20_000;
 
-/// The columns of a version and how their cells are found. A path that cannot be read ends
-/// the list; a version without columns shows names and ages.
+/// The columns of a version and how to compute their cells. An invalid path ends the list; a
+/// version without columns shows name and age.
 pub(super) fn columns(version: &Value) -> (Vec<TableColumnDefinition>, Vec<PrinterColumn>) {
     let mut infos = vec![TableColumnDefinition {
         name: "Name".into(),
@@ -51,6 +51,7 @@ pub(super) fn columns(version: &Value) -> (Vec<TableColumnDefinition>, Vec<Print
 }
 
 impl PrinterColumn {
+    /// The cell of an object at this time (seconds since 1970).
     pub(super) fn cell(&self, object: &Value, now: i64) -> Value {
         let Some(path) = &self.path else {
             return Object::view(object).metadata().name().into();
@@ -76,7 +77,7 @@ impl PrinterColumn {
     }
 }
 
-/// A value as a cell of text shows it.
+/// Formats a value for a cell of type string.
 fn text(value: &Value) -> String {
     match value {
         Value::Float(n) => go_float(*n),

@@ -1,5 +1,4 @@
-//! Items of a list-type map before and after an update: the ones with the same keys belong
-//! together.
+//! Correlates the items of a map list before and after an update by their keys.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,8 +6,8 @@ use std::collections::HashMap;
 
 use object::Value;
 
-/// The items that a list had before an update, by the values of their keys. They are hashed once:
-/// looking for each item of a new list in the old one takes no quadratic time.
+/// The old items of a list by their keys. They are hashed once, so that looking up each item of the
+/// new list does not take quadratic time.
 #[derive(Debug)]
 pub struct OldItems<'a> {
     keys: Vec<&'a str>,
@@ -26,7 +25,7 @@ impl<'a> OldItems<'a> {
         Some(Self { keys, by_key })
     }
 
-    /// The first old item with the keys of this one.
+    /// The first old item with the same keys as this one.
     pub fn find(&self, item: &Value) -> Option<&'a Value> {
         self.by_key.get(key_values(&self.keys, item).as_slice()).copied()
     }

@@ -1,15 +1,15 @@
-//! Fills in defaults, wherever in an object they stand.
+//! Applies the defaults of a CRD's schema to an object.
 
 use object::Value;
 
 use super::schema::{JsonSchema, get_entry};
 
-/// All defaults that are set in one object have so many bytes, at least, when no more are set. An
-/// object of that size is not stored: a short list of empty objects whose schema has a long
-/// default would otherwise take more memory than there is.
+/// After this many bytes of defaults no more are set. An object of that size is not stored anyway;
+/// without the limit, a short list of empty objects whose schema has a long default could exhaust
+/// the memory.
 const MOST_BYTES: usize = 9 << 20;
 
-/// Sets what is absent, or `null` without being allowed to be.
+/// Sets defaults for fields that are absent, or that are `null` and not nullable.
 pub(super) fn apply_defaults(value: &mut Value, schema: Option<&JsonSchema>) {
     let mut room = MOST_BYTES;
     fill_within(value, schema, &mut room);
@@ -58,7 +58,7 @@ fn replace(value: &mut Value, schema: &JsonSchema, room: &mut usize) {
     }
 }
 
-/// How many bytes a value has in JSON, at least.
+/// The minimum size of a value in JSON, in bytes.
 fn written_bytes(value: &Value) -> usize {
     let items: usize = value.items().iter().map(written_bytes).sum();
     let entries = value.entries().map(|(name, value)| name.len() + written_bytes(value));

@@ -1,4 +1,4 @@
-//! The defaults of a schema must themselves be as the schema wants them.
+//! Validates the defaults in a CRD's schema against that schema.
 
 use object::Value;
 
@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{ErrorList, FieldPath, UnknownFields};
 
-/// What is wrong with the defaults of a structural schema. `pruned`: they may not have
-/// fields that the schema lacks.
+/// Reports the errors of the defaults of a structural schema. `pruned`: they may not have fields
+/// that the schema lacks.
 pub fn validate_defaults(schema: &JsonSchema, at: &FieldPath, pruned: bool, errs: &mut ErrorList) {
     let mut walk = Walk { pruned, errs };
     walk.node(schema, at, &mut Vec::new(), NodePosition::Root);
@@ -31,21 +31,22 @@ pub fn has_defaults_with_unknown_fields(schema: &JsonSchema) -> bool {
     })
 }
 
+/// Walks a schema and validates its defaults.
 struct Walk<'a> {
     pruned: bool,
     errs: &'a mut ErrorList,
 }
 
-/// Where a node stands.
+/// The position of a node in the schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NodePosition {
     Root,
-    /// In metadata, or in what names the kind, of an object.
+    /// Inside `metadata`, `apiVersion` or `kind` of an object.
     Meta,
     Elsewhere,
 }
 
-/// A step from an object down to one of its defaults.
+/// A step from an object to one of its defaults.
 #[derive(Clone, Copy)]
 enum PathStep<'a> {
     Field(&'a str),
@@ -53,7 +54,7 @@ enum PathStep<'a> {
 }
 
 impl<'s> Walk<'_> {
-    /// `down` leads to the node from the object that it is in.
+    /// Validates a node. `down` is the path from the enclosing object to the node.
     fn node(
         &mut self,
         schema: &'s JsonSchema,
@@ -89,7 +90,7 @@ impl<'s> Walk<'_> {
         }
     }
 
-    /// A default of or within metadata must leave metadata right.
+    /// Validates a default of or inside metadata: the metadata must be valid with it.
     fn meta(&mut self, schema: &JsonSchema, default: &Value, at: &FieldPath, down: &[PathStep]) {
         let mut object = wrap_at_path(default, down);
         for (name, value) in [("kind", "Validation"), ("apiVersion", "validation/v1")] {
@@ -132,7 +133,7 @@ impl<'s> Walk<'_> {
         let done =
             done.and_then(|()| coerce_embedded(&mut coerced, Some(schema), &place, &mut unknown));
         if let Err(why) = done {
-            // The text has the form of an error of its own.
+            // The message is itself a formatted field error.
             let (path, why) = why.split_once(": Invalid value: ").unwrap_or((&place, &why));
             let (shown, why) = why.split_once(": ").unwrap_or(("", why));
             self.errs.invalid_formatted(&FieldPath::Root, shown.to_owned(), why);
@@ -161,7 +162,7 @@ impl<'s> Walk<'_> {
     }
 }
 
-/// The smallest object that has this value there.
+/// The smallest object that has this value at the path.
 fn wrap_at_path(value: &Value, down: &[PathStep]) -> Value {
     down.iter().rev().fold(value.clone(), |value, step| match step {
         PathStep::Item => [value].into_iter().collect(),

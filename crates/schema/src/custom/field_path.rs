@@ -1,4 +1,4 @@
-//! Paths to fields, as rules and selectable fields name them: `.spec.color`, `['a.b']`.
+//! JSON paths to fields, as CEL rules and selectable fields use them: `.spec.color`, `['a.b']`.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -6,8 +6,8 @@ use object::Text;
 
 use super::schema::{AdditionalProperties, JsonSchema};
 
-/// The node that a path leads to, and the names on the way. `indices`: whether `[…]` may
-/// be used. The error is upstream's.
+/// Resolves a path to its schema node, and returns the field names on the way. `indices`: whether
+/// `[…]` is allowed. The error is upstream's.
 pub fn resolve_field_path<'a>(
     schema: &'a JsonSchema,
     path: &str,
@@ -50,7 +50,7 @@ fn unquoted(token: &str) -> Result<Text, String> {
     }
 }
 
-/// A path in its parts: `.`, `[`, `]` and what is between.
+/// The tokens of a path: `.`, `[`, `]` and the text between them.
 struct Tokens<'a>(&'a str);
 
 impl<'a> Tokens<'a> {

@@ -1,4 +1,4 @@
-//! Formats of texts and numbers: which there are, and whether a text is of one.
+//! The formats of strings and numbers in CRD schemas.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use regex::Regex;
 
 use super::schema::JsonSchema;
 
-/// The format of a schema if it is one that counts for its type; else none.
+/// The format of a schema if it is supported for its type; otherwise empty.
 pub(super) fn supported_format(schema: &JsonSchema) -> &str {
     let format = schema.text("format");
     let counts = match &*schema.types() {
@@ -19,7 +19,7 @@ pub(super) fn supported_format(schema: &JsonSchema) -> &str {
     if counts { format } else { "" }
 }
 
-/// The format of a schema if it is not one that counts for its declared type.
+/// The format of a schema if it is not supported for its declared type.
 pub fn unknown_format(schema: &JsonSchema) -> Option<&str> {
     let format = schema.text("format");
     Some(format).filter(|format| !format.is_empty() && !is_format_of(schema.ty(), format))
@@ -34,17 +34,17 @@ fn is_format_of(ty: &str, format: &str) -> bool {
     }
 }
 
-/// Whether texts can be checked for the format.
+/// Whether the format is known for strings.
 pub(super) fn is_known(format: &str) -> bool {
     check(format, "").is_some()
 }
 
-/// Whether a text is of the format.
+/// Whether a string has the format.
 pub(super) fn matches_format(format: &str, text: &str) -> bool {
     check(format, text).unwrap_or(true)
 }
 
-/// The same; `None`: there is no such format.
+/// Whether a string has the format; `None`: the format is unknown.
 fn check(format: &str, text: &str) -> Option<bool> {
     Some(match &*format.replace('-', "") {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
@@ -128,7 +128,7 @@ fn compile_static(pattern: &str) -> Regex {
     Regex::new(pattern).expect("written in this file")
 }
 
-/// What a request can be made to: a path, or an address with a scheme.
+/// Whether the text is a request URI: a path, or a URL with a scheme.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
         return false;
@@ -167,7 +167,7 @@ fn is_host(host: &str) -> bool {
     port.bytes().all(|b| b.is_ascii_digit()) && !name.contains(odd) && escapes(name)
 }
 
-/// Whether every `%` begins an escape.
+/// Whether every `%` starts a valid escape.
 fn escapes(text: &str) -> bool {
     let bytes = text.as_bytes();
     let escape = |at: usize| {
@@ -176,7 +176,7 @@ fn escapes(text: &str) -> bool {
     bytes.iter().enumerate().all(|(at, b)| *b != b'%' || escape(at))
 }
 
-/// An address, with or without a name before it: `a@b`, `A <a@b>`.
+/// Whether the text is an email address, with or without a display name: `a@b`, `A <a@b>`.
 fn is_email(text: &str) -> bool {
     let text = text.trim();
     let address = match text.strip_suffix('>') {
@@ -268,7 +268,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && &found[1] <= "23" && &found[2] <= "59" && &found[3] <= "59"
 }
 
-/// As Go writes them, or with units as people do: `3 days`.
+/// Whether the text is a duration as Go writes it, or with other units: `3 days`.
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 18] = [
         "ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk", "nano", "micro", "milli",

@@ -1,9 +1,8 @@
-//! Names of kinds that came with a CRD, kept for as long as the process lives.
+//! Interns the names of custom resources for the lifetime of the process.
 //!
-//! A built-in kind names itself by constants, and so everything that handles kinds takes
-//! constants. A CRD's names become such by being kept for ever. Each text is kept once,
-//! and all of them together take at most `MAX_INTERNED_BYTES`: who makes more CRDs under ever new
-//! names than fit into it is refused.
+//! Built-in kinds are named by constants, so all code takes `&'static str`. The names of a CRD are
+//! leaked to get the same type. Each string is leaked once, and all of them together take at most
+//! `MAX_INTERNED_BYTES`; further CRDs with new names are rejected.
 
 use std::{
     collections::HashSet,
@@ -12,11 +11,12 @@ use std::{
 
 use crate::Subresource;
 
-/// Some hundred thousand CRDs under different names.
+/// Enough for some hundred thousand CRDs with different names.
 const MAX_INTERNED_BYTES: usize = 64 << 20;
 
 static INTERNER: LazyLock<Mutex<Interner>> = LazyLock::new(Mutex::default);
 
+/// The interned values.
 #[derive(Default)]
 struct Interner {
     texts: HashSet<&'static str>,
@@ -25,17 +25,17 @@ struct Interner {
     bytes: usize,
 }
 
-/// There is no room for further names.
+/// The limit of interned names is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many custom resource definitions have been seen since the server was started")]
 pub struct InternBudgetExceeded;
 
-/// The same text, for ever.
+/// Interns a string.
 pub(super) fn text(text: &str) -> Result<&'static str, InternBudgetExceeded> {
     INTERNER.lock().unwrap_or_else(PoisonError::into_inner).text(text)
 }
 
-/// The same texts, for ever.
+/// Interns a list of strings.
 pub(super) fn texts<'a>(
     texts: impl Iterator<Item = &'a str>,
 ) -> Result<&'static [&'static str], InternBudgetExceeded> {
@@ -50,7 +50,7 @@ pub(super) fn texts<'a>(
     Ok(list)
 }
 
-/// The same subresources, for ever.
+/// Interns a list of subresources.
 pub(super) fn subresources(
     parts: Vec<Subresource>,
 ) -> Result<&'static [Subresource], InternBudgetExceeded> {
@@ -76,7 +76,7 @@ impl Interner {
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), InternBudgetExceeded> {
-        let spent = self.bytes + bytes + 64; // and what the set itself takes
+        let spent = self.bytes + bytes + 64; // and the entry of the set
         if spent > MAX_INTERNED_BYTES {
             return Err(InternBudgetExceeded);
         }

@@ -1,4 +1,4 @@
-//! A CRD as definitions: one for each of its versions.
+//! Resource definitions of a CRD, one for each version.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ use crate::{
 /// The versions of one CRD.
 #[derive(Debug)]
 pub struct CrdDefinitions {
-    /// The version that is stored.
+    /// The storage version.
     pub storage_version: ResourceDefinition,
-    /// All of them; those that are served say so.
+    /// All versions; `served` tells which are served.
     pub versions: Vec<ResourceDefinition>,
 }
 
-/// Where the numbers of a scale are found in an object.
+/// The paths of the replicas and the selector in an object, for the scale subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
     pub spec_replicas: Text,
@@ -42,7 +42,7 @@ pub struct ScalePaths {
     pub selector: Option<Text>,
 }
 
-/// What a custom kind has besides what every kind has.
+/// What only custom resources have: schema, rules, columns and conversion.
 #[derive(Debug)]
 pub struct CustomResource {
     schema: Option<JsonSchema>,
@@ -51,9 +51,9 @@ pub struct CustomResource {
     status: bool,
     pub scale: Option<ScalePaths>,
     pub list_kind: Text,
-    /// What is told to those who still use the version.
+    /// The deprecation warning of the version.
     pub deprecated: Option<String>,
-    /// How objects come from one version to another, where that takes more than a name.
+    /// The webhook that converts objects between versions, if there is one.
     pub conversion: Option<Value>,
     printer_columns: Vec<PrinterColumn>,
     selectable: Vec<(Text, Template)>,
@@ -61,7 +61,7 @@ pub struct CustomResource {
     openapi_schema: Value,
 }
 
-/// The definitions that a CRD declares; its names have been accepted.
+/// The definitions of a CRD whose names have been accepted; `None` if it has no storage version.
 pub fn crd_definitions(
     crd: &Value,
     compile: &dyn CelRuleCompiler,
@@ -172,16 +172,17 @@ impl CustomResource {
         }
     }
 
+    /// The schema of the CRD version.
     pub fn schema(&self) -> Option<&JsonSchema> {
         self.schema.as_ref()
     }
 
-    /// The schema of the kind as OpenAPI 3 tells it.
+    /// The OpenAPI v3 schema of the kind.
     pub fn published(&self) -> &Value {
         &self.openapi_schema
     }
 
-    /// Reads an object: metadata has its types, what the schema does not name is dropped.
+    /// Coerces an object: metadata gets its types, and unknown fields are pruned.
     pub(crate) fn conform(
         &self,
         object: &mut Value,
@@ -200,7 +201,7 @@ impl CustomResource {
             odd.extend(dropped);
         }
         if let Some(schema) = &self.schema {
-            // At the root it is done.
+            // The root has been done already.
             let mut failed = Ok(());
             object.retain(|name, value| {
                 if let (Ok(()), Some(inner)) = (&failed, schema.property(name)) {
@@ -220,7 +221,7 @@ impl CustomResource {
         }
     }
 
-    /// With whole numbers as they are read back: `1.0` is written `1`.
+    /// Converts whole floats to the integers they are read back as: `1.0` is written as `1`.
     pub(crate) fn normalize_numbers(value: &Value) -> Option<Value> {
         match value {
             Value::Float(n) if n.fract() == 0.0 => {
@@ -306,7 +307,7 @@ impl CustomResource {
     }
 }
 
-/// With whole numbers that are too large to be some as upstream reads them: floats.
+/// Converts integers above the int64 range to floats, as upstream decodes them.
 fn widen_large_integers(value: &Value) -> Option<Value> {
     match value {
         #[expect(clippy::cast_precision_loss, reason = "so does Go")]
@@ -315,7 +316,7 @@ fn widen_large_integers(value: &Value) -> Option<Value> {
     }
 }
 
-/// A whole number at a path of names: `.spec.replicas`.
+/// The integer at a path of field names, such as `.spec.replicas`.
 pub(super) fn replicas(object: &Value, path: &str) -> Result<Option<i64>, String> {
     let misfit = |at: &str, value: &Value, wanted: &str| {
         let ty = if value.is_null() { "<nil>" } else { patch::go_type(value) };
@@ -334,18 +335,19 @@ pub(super) fn replicas(object: &Value, path: &str) -> Result<Option<i64>, String
     found.as_i64().map_or_else(|| misfit(path, found, "int64"), |number| Ok(Some(number)))
 }
 
-/// What is at a path of names.
+/// The value at a path of field names.
 fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     path.trim_start_matches('.').split('.').try_fold(object, |at, name| get_entry(at, name))
 }
 
 impl ScalePaths {
-    /// How many are wanted, and how many there are.
+    /// The desired and the current number of replicas.
     pub fn replicas(&self, object: &Value) -> Result<(Option<i64>, i64), String> {
         let status = replicas(object, &self.status_replicas)?.unwrap_or_default();
         Ok((replicas(object, &self.spec_replicas)?, status))
     }
 
+    /// The label selector.
     pub fn selector<'a>(&self, object: &'a Value) -> &'a str {
         let found = self.selector.as_ref().and_then(|path| at(object, path));
         found.and_then(Value::as_str).unwrap_or_default()
@@ -360,14 +362,14 @@ impl ScalePaths {
         }
     }
 
-    /// Whether its paths lead no deeper than objects nest.
+    /// Whether the paths are no deeper than objects can nest.
     fn is_shallow(&self) -> bool {
         let paths =
             [Some(&self.spec_replicas), Some(&self.status_replicas), self.selector.as_ref()];
         paths.into_iter().flatten().all(|path| path.matches('.').count() <= depth::MAX)
     }
 
-    /// Wants another number of replicas.
+    /// Sets the desired number of replicas.
     pub fn set_replicas(&self, object: &mut Value, replicas: i64) {
         let path = self.spec_replicas.trim_start_matches('.');
         let slot = path.split('.').fold(object, |at, name| at.get_mut(name));
@@ -375,11 +377,11 @@ impl ScalePaths {
     }
 }
 
-/// The rules and patterns of an object of this size are checked in a fraction of a millisecond,
-/// whatever they are.
+/// Size in bytes up to which all rules and patterns of an object are checked in a fraction of a
+/// millisecond.
 const LARGE: usize = 16 << 10;
 
-/// Whether there is more in an object than is `left`, by a rough count of bytes.
+/// Whether an object is larger than `left`, by a rough count of bytes.
 fn is_larger(value: &Value, left: &mut usize) -> bool {
     let size = 8 + value.as_str().map_or(0, str::len);
     let Some(rest) = left.checked_sub(size) else { return true };
@@ -388,7 +390,7 @@ fn is_larger(value: &Value, left: &mut usize) -> bool {
         || value.entries().any(|(_, value)| is_larger(value, left))
 }
 
-/// The root itself is checked as every object is.
+/// Validates embedded resources. The root itself is validated like every object.
 fn validate_embedded_resources(schema: &JsonSchema, object: &Value, errs: &mut ErrorList) {
     for (name, value) in object.entries() {
         FieldPath::Root

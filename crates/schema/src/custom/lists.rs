@@ -1,4 +1,4 @@
-//! Lists that are sets, or maps by some keys: no item twice.
+//! Validates lists of type set or map: no duplicate items.
 
 #![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,6 +7,7 @@ use object::{Value, to_json};
 use super::schema::{JsonSchema, get_entry};
 use crate::{ErrorList, FieldPath};
 
+/// Reports duplicate items in lists of type set or map, at any depth.
 pub(super) fn validate_list_types(
     value: &Value,
     schema: &JsonSchema,
@@ -52,7 +53,7 @@ fn keyed(items: &[Value], schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorL
     duplicate_indexes(&keys).for_each(|(i, key)| errs.duplicate(&at.index(i), key.clone()));
 }
 
-/// What tells an item from the others.
+/// The keys of an item of a map list.
 fn key(item: &Value, schema: &JsonSchema) -> Value {
     let mut key = Value::object();
     for name in schema.list_keys() {
@@ -63,7 +64,7 @@ fn key(item: &Value, schema: &JsonSchema) -> Value {
     key
 }
 
-/// The second of each items that there are several of, with its place.
+/// The second occurrence of each duplicate item, with its index.
 fn duplicate_indexes(items: &[Value]) -> impl Iterator<Item = (usize, &Value)> {
     let mut seen = std::collections::HashMap::new();
     items.iter().enumerate().filter(move |(_, item)| {

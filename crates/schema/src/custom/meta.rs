@@ -1,4 +1,4 @@
-//! `apiVersion`, `kind` and `metadata` of a custom object, and of objects embedded in it.
+//! `apiVersion`, `kind` and `metadata` of custom resources and of resources embedded in them.
 
 use object::{Lens, Object, ObjectMeta, Value, View, names};
 
@@ -8,8 +8,7 @@ use crate::{
     validate_object_meta,
 };
 
-/// Makes metadata of the right types out of what is given; what it does not know is
-/// dropped and told. The error is Go's.
+/// Coerces metadata to its types; unknown fields are dropped and collected. The error is Go's.
 pub(super) fn coerce_metadata(
     object: &mut Value,
     at: &str,
@@ -28,7 +27,7 @@ pub(super) fn coerce_metadata(
     Ok(())
 }
 
-/// The same, of an object that has a kind and a version, too. The error names the place.
+/// Like `coerce_metadata`, also for apiVersion and kind. The error contains the path.
 pub(super) fn coerce_type_and_metadata(
     object: &mut Value,
     at: &str,
@@ -42,7 +41,7 @@ pub(super) fn coerce_type_and_metadata(
     })
 }
 
-/// The same for everything embedded below.
+/// Coerces the metadata of all embedded resources.
 pub(super) fn coerce_embedded(
     value: &mut Value,
     schema: Option<&JsonSchema>,
@@ -79,7 +78,7 @@ pub(super) fn coerce_embedded(
     }
 }
 
-/// What is wrong with the objects embedded in a custom object.
+/// Validates the resources embedded in a custom resource.
 pub(super) fn check_embedded(
     value: &Value,
     schema: &JsonSchema,
@@ -107,7 +106,7 @@ pub(super) fn check_embedded(
     }
 }
 
-/// What is wrong with what every object has.
+/// Validates apiVersion, kind and metadata.
 pub(super) fn validate_embedded_object(value: &Value, at: &FieldPath, errs: &mut ErrorList) {
     for name in ["apiVersion", "kind"] {
         let here = at.field(name);

@@ -1,4 +1,4 @@
-//! Numbers: ranges, multiples, and whether they fit their format.
+//! Validates numbers: ranges, multiples and formats.
 
 use object::Value;
 
@@ -9,11 +9,12 @@ use super::{
 };
 use crate::{ErrorType::Invalid, patch::go_float};
 
-/// The largest whole number that JSON numbers are exact to.
+/// The largest integer that floats represent exactly.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
-/// How far from whole a quotient may be.
+/// Tolerance of the test whether a quotient is an integer.
 const EPSILON: f64 = 1e-9;
 
+/// Validates a number against minimum, maximum, multipleOf and its format.
 pub(super) fn check_number(
     schema: &JsonSchema,
     value: &Value,
@@ -41,7 +42,7 @@ pub(super) fn check_number(
         let flag = if name == "minimum" { "exclusiveMinimum" } else { "exclusiveMaximum" };
         let exclusive = schema.flag(flag);
         let fits = validate_number_range(&bound.into(), kind, what, path, outcome);
-        // A whole number is compared with the whole part of the bound.
+        // An integer is compared with the integer part of the bound.
         let whole = fits && matches!(value, Value::Int(_));
         let bound = if whole { bound.trunc() } else { bound };
         if wrong(number, bound, exclusive) {
@@ -52,7 +53,7 @@ pub(super) fn check_number(
     }
 }
 
-/// Whether a number is whole, as far as its exactness goes.
+/// Whether a float is an integer, within its precision.
 pub(super) fn is_whole(n: f64) -> bool {
     if !n.is_finite() || n.abs() > MAX_SAFE_INTEGER {
         return false;
@@ -62,12 +63,12 @@ pub(super) fn is_whole(n: f64) -> bool {
     difference == 0.0 || n != 0.0 && whole != 0.0 && difference / (n.abs() + whole.abs()) < EPSILON
 }
 
-/// What a number is compared with: a whole number with a whole one.
+/// Formats a limit; an integer for integers.
 fn limit(n: f64, whole: bool) -> String {
     if whole { format!("{n}") } else { go_float(n) }
 }
 
-/// Type and format, where there is only one type and the format is one of its own.
+/// Type and format, if there is one type and the format belongs to it.
 fn kind(schema: &JsonSchema) -> (&str, &str) {
     let format = supported_format(schema);
     match (&*schema.types(), format) {
@@ -88,7 +89,7 @@ fn as_float(value: &Value) -> f64 {
     }
 }
 
-/// Whether the number can be held by the type; if not, that is told.
+/// Whether the type can represent the number; reports an error if not.
 fn validate_number_range(
     value: &Value,
     (ty, format): (&str, &str),

@@ -1,8 +1,8 @@
-//! Regular expressions of schemas.
+//! Regular expressions of CRD schemas.
 
 use crate::pattern::{self, compile};
 
-/// An expression, or why it is none.
+/// A regular expression, or why it is invalid.
 #[derive(Debug)]
 pub(super) struct Pattern {
     text: String,
@@ -14,7 +14,7 @@ impl Pattern {
         Self { text: text.to_owned(), compiled: compile(text) }
     }
 
-    /// The error is what should have been matched.
+    /// Matches a value; the error is the expression for the message.
     pub(super) fn check(&self, value: &str) -> Result<(), String> {
         match &self.compiled {
             Ok(pattern) => match pattern.is_match(value) {

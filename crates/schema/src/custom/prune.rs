@@ -1,11 +1,11 @@
-//! Drops what a schema does not name, and tells where it was.
+//! Pruning: drops fields that the schema does not specify, and collects their paths.
 
 use object::Value;
 
 use super::schema::{AdditionalProperties, JsonSchema, is_meta, join};
 use crate::UnknownFields;
 
-/// Drops unknown fields of an object. Those that every object has stay at its root.
+/// Prunes an object. At the `root`, apiVersion, kind and metadata stay.
 pub(super) fn prune(
     object: &mut Value,
     schema: &JsonSchema,
@@ -16,7 +16,7 @@ pub(super) fn prune(
     unknown.sort_unstable();
 }
 
-/// Drops every `null` that is neither allowed nor will be replaced by a default.
+/// Drops every `null` that is not nullable and has no default.
 pub(super) fn drop_nulls(value: &mut Value, schema: Option<&JsonSchema>) {
     match value {
         Value::List(items) => {
@@ -79,7 +79,7 @@ fn fields(
     }
 }
 
-/// Below a node that keeps everything only what is named is looked into.
+/// Prunes below a node that preserves unknown fields: only specified fields are pruned inside.
 fn prune_preserved(
     value: &mut Value,
     schema: Option<&JsonSchema>,

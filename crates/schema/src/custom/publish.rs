@@ -1,4 +1,4 @@
-//! The schema of a custom kind as OpenAPI tells it.
+//! The published OpenAPI schema of a custom resource.
 
 use object::Value;
 
@@ -7,13 +7,13 @@ use crate::ResourceNames;
 
 const META: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// What a kind is called among the schemas: its group from the end, version and kind.
+/// The name of the schema: the reversed group, version and kind.
 pub(crate) fn name(names: &ResourceNames) -> String {
     let group: Vec<_> = names.group.rsplit('.').collect();
     format!("{}.{}.{}", group.join("."), names.version, names.kind)
 }
 
-/// The schema of a kind, in the words of OpenAPI 3.
+/// The OpenAPI v3 schema of a kind.
 pub(super) fn kind(schema: Option<&JsonSchema>, version: &Value, names: &ResourceNames) -> Value {
     let mut published = Value::object();
     if let Some(schema) = schema {
@@ -21,7 +21,7 @@ pub(super) fn kind(schema: Option<&JsonSchema>, version: &Value, names: &Resourc
         embedded(&mut published);
         add_object_properties(&mut published);
     } else {
-        // Naming a few properties would seem to forbid all others.
+        // Listing a few properties would imply that there are no others.
         published["type"] = "object".into();
     }
     let mut gvk = Value::object();
@@ -42,7 +42,7 @@ pub(super) fn kind(schema: Option<&JsonSchema>, version: &Value, names: &Resourc
     published
 }
 
-/// The same for OpenAPI 2, whose readers take less.
+/// Converts a published schema to OpenAPI v2, which supports fewer keywords.
 pub(crate) fn to_openapi_v2(published: &Value) -> Value {
     let mut older = published.clone();
     if JsonSchema::view(published).preserves_unknown_fields() {
@@ -94,7 +94,7 @@ fn simplify(value: &mut Value) {
     below(value, &mut simplify);
 }
 
-/// Objects within objects have what every object has.
+/// Adds apiVersion, kind and metadata to embedded resources.
 fn embedded(value: &mut Value) {
     below(value, &mut embedded);
     if JsonSchema::view(value).is_embedded_resource() {
@@ -128,7 +128,7 @@ fn add_object_properties(value: &mut Value) {
     value["properties"]["metadata"] = meta;
 }
 
-/// Does the same to every schema below this one.
+/// Applies `change` to every direct subschema.
 fn below(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
     for name in ["items", "additionalProperties"] {
         if value.get(name).is_object() {

@@ -1,5 +1,5 @@
-//! The seam for rules in CEL (`x-kubernetes-validations`): compiled once with the
-//! definition, run at every write.
+//! The interface to CEL rules (`x-kubernetes-validations`), which are compiled once with the CRD
+//! and evaluated on every write. The crate `cel` implements it.
 
 use std::{fmt, sync::Arc};
 
@@ -8,16 +8,16 @@ use object::Value;
 use super::schema::JsonSchema;
 use crate::{ErrorList, FieldPath};
 
-/// The compiled rules of one schema, at every node that has any.
+/// The compiled rules of one schema.
 pub trait CelRules: fmt::Debug + Send + Sync {
-    /// Checks an object; `old` is what it was before, where it was.
+    /// Validates an object; `old` is set on updates.
     fn check(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList);
 }
 
-/// Turns the rules of a schema into something that can be run.
+/// Compiles the rules of a schema.
 pub trait CelRuleCompiler: fmt::Debug + Send + Sync {
-    /// What is wrong with the rules of a schema that is itself right. `old` is the schema
-    /// of the same version before an update: what it had is not refused again.
+    /// Reports the errors of the rules of a valid schema. `old` is the schema of the same version
+    /// before an update: its errors are not reported again (ratcheting).
     fn check(
         &self,
         schema: &JsonSchema,
@@ -26,11 +26,11 @@ pub trait CelRuleCompiler: fmt::Debug + Send + Sync {
         errs: &mut ErrorList,
     );
 
-    /// The rules of a schema that has passed; `None`: it has none.
+    /// The compiled rules of a validated schema; `None` if it has none.
     fn compile(&self, schema: &JsonSchema) -> Option<Arc<dyn CelRules>>;
 }
 
-/// Where no engine is plugged in: schemas with rules are taken, and not checked by them.
+/// A compiler that ignores rules: schemas with rules are accepted, and the rules are not evaluated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCelRules;
 

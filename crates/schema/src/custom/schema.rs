@@ -1,19 +1,20 @@
-//! A node of an OpenAPI schema, as a CRD holds it: a lens on that part of the CRD.
+//! A node of a CRD's OpenAPI schema: a lens on the CRD's own value.
 
 use object::{Text, Value};
 use ref_cast::RefCast;
 
-/// What is said of properties that have no name of their own.
+/// The value of `additionalProperties`.
 #[derive(Clone, Copy, Debug)]
 pub enum AdditionalProperties<'a> {
-    /// Nothing.
+    /// Not specified.
     Unset,
-    /// Whether there may be any.
+    /// Whether additional properties are allowed.
     Allowed(bool),
-    /// They are like this.
+    /// The schema of additional properties.
     Schema(&'a JsonSchema),
 }
 
+/// A node of an OpenAPI v3 schema.
 #[derive(Clone, Debug, Default, PartialEq, RefCast)]
 #[repr(transparent)]
 pub struct JsonSchema(Value);
@@ -49,7 +50,7 @@ impl JsonSchema {
         self.0.get(name).as_i64()
     }
 
-    /// Empty where any is right.
+    /// The type; empty if any type is allowed.
     pub fn ty(&self) -> &str {
         self.text("type")
     }
@@ -62,12 +63,12 @@ impl JsonSchema {
         Some(self.0.get("default")).filter(|default| !default.is_null())
     }
 
-    /// Whether fields that the schema does not name stay.
+    /// Whether unknown fields are preserved.
     pub fn preserves_unknown_fields(&self) -> bool {
         self.flag("x-kubernetes-preserve-unknown-fields")
     }
 
-    /// Whether this is an object with `apiVersion`, `kind` and `metadata` of its own.
+    /// Whether this is an embedded resource with its own apiVersion, kind and metadata.
     pub fn is_embedded_resource(&self) -> bool {
         self.flag("x-kubernetes-embedded-resource")
     }
@@ -89,7 +90,7 @@ impl JsonSchema {
         self.0.get("x-kubernetes-map-type").as_str()
     }
 
-    /// The rules in CEL that stand at this node.
+    /// The CEL rules of this node.
     pub fn validations(&self) -> &[Value] {
         self.0.get("x-kubernetes-validations").items()
     }
@@ -106,12 +107,12 @@ impl JsonSchema {
         self.schema_map("properties")
     }
 
-    /// A map of schemas: properties, or what older schemas have besides.
+    /// A map of schemas, such as `properties` or `patternProperties`.
     pub fn schema_map(&self, list: &str) -> impl ExactSizeIterator<Item = (&str, &Self)> {
         self.0.get(list).entries().map(|(name, tree)| (name, Self::view(tree)))
     }
 
-    /// The schema of list items. There may be one for each item, which no CRD may use.
+    /// The schema of list items; one schema per item is not supported in CRDs.
     pub fn items(&self) -> Option<&Self> {
         self.subschema("items")
     }
@@ -120,7 +121,7 @@ impl JsonSchema {
         self.subschema("not")
     }
 
-    /// `allOf`, `anyOf` or `oneOf`.
+    /// The schemas in `allOf`, `anyOf` or `oneOf`.
     pub fn schema_list(&self, list: &str) -> impl ExactSizeIterator<Item = &Self> {
         self.0.get(list).items().iter().map(Self::view)
     }
@@ -133,7 +134,7 @@ impl JsonSchema {
         }
     }
 
-    /// The schema of an entry, named or not.
+    /// The schema of an entry: its property, or else additionalProperties.
     pub fn entry(&self, name: &str) -> Option<&Self> {
         self.property(name).or(match self.additional() {
             AdditionalProperties::Schema(schema) => Some(schema),
@@ -141,7 +142,7 @@ impl JsonSchema {
         })
     }
 
-    /// What the value may be; none: anything.
+    /// The allowed types; empty: any.
     pub fn types(&self) -> Vec<&str> {
         match (self.is_int_or_string(), self.ty()) {
             (true, _) => vec!["integer", "string"],
@@ -150,14 +151,14 @@ impl JsonSchema {
         }
     }
 
-    /// Whether this node or any below it is as `wanted`.
+    /// Whether this node or any node below it satisfies `wanted`.
     pub fn any_node(&self, wanted: &dyn Fn(&Self) -> bool) -> bool {
         let mut found = false;
         self.visit(&mut |schema| found |= wanted(schema));
         found
     }
 
-    /// Shows this node and all below it.
+    /// Calls `see` with this node and all nodes below it.
     pub fn visit(&self, see: &mut dyn FnMut(&Self)) {
         see(self);
         for one in ["items", "not", "additionalProperties", "additionalItems"] {
@@ -180,17 +181,17 @@ impl JsonSchema {
     }
 }
 
-/// Whether a name is one of those that every object has.
+/// Whether the name is apiVersion, kind or metadata.
 pub(super) fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// An entry, be it an explicit `null`.
+/// The entry `name`, including an explicit `null`.
 pub(super) fn get_entry<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     object.entries().find(|entry| entry.0 == name).map(|entry| entry.1)
 }
 
-/// The name of a place in an object: `spec.list[0].name`.
+/// Appends a name to a path: `spec.list[0].name`.
 pub(super) fn join(path: &str, name: &str) -> Text {
     if path.is_empty() { name.into() } else { format!("{path}.{name}").into() }
 }

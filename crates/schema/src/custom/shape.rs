@@ -1,4 +1,4 @@
-//! A schema as a shape, for server-side apply: what there is, and how lists are told apart.
+//! Converts a CRD's schema to a type schema, for server-side apply.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::apply::{LIST_ITEM, MAP_VALUE};
 
-/// The shape of whole objects.
+/// The type schema of whole objects.
 pub(super) fn to_type_schema(
     kind: &str,
     schema: Option<&JsonSchema>,
@@ -96,7 +96,7 @@ fn type_of(schema: &JsonSchema) -> Result<Type, InternBudgetExceeded> {
             Some(items) => Type::List(SchemaRef::Shared(Arc::new(type_of(items)?))),
             None => Type::List(SchemaRef::Static(&Type::Any)),
         },
-        // To server-side apply, text of a format is any scalar, as a moment is.
+        // For server-side apply, a string with a format is any scalar, like a time.
         "string" if !matches!(schema.text("format"), "" | "byte") => Type::Time,
         "string" => Type::Text,
         "integer" => Type::Int64,
@@ -106,7 +106,7 @@ fn type_of(schema: &JsonSchema) -> Result<Type, InternBudgetExceeded> {
     })
 }
 
-/// A type whose one field stands for its values and says how they are merged.
+/// A struct with one pseudo field, which describes how the values of a map or list are merged.
 fn pseudo_field_type(
     field: FieldSchema,
     schema: &JsonSchema,
@@ -116,7 +116,7 @@ fn pseudo_field_type(
     Ok(Type::Object(SchemaRef::Shared(Arc::new(shape))))
 }
 
-/// How a field is merged.
+/// The merge attributes of a field.
 fn rules(schema: &JsonSchema) -> Result<FieldAttributes, InternBudgetExceeded> {
     let list = match schema.list_type() {
         Some("set") => ListType::Set,
@@ -124,7 +124,7 @@ fn rules(schema: &JsonSchema) -> Result<FieldAttributes, InternBudgetExceeded> {
         _ => ListType::Atomic,
     };
     let atomic = schema.map_type() == Some("atomic");
-    // What nobody has declared tells by itself how it is to be merged.
+    // An untyped value decides by itself how it is merged.
     let granular = schema.ty().is_empty() && !schema.is_int_or_string();
     Ok(FieldAttributes { list_type: list, atomic, granular, ..FieldAttributes::DEFAULT })
 }

@@ -1,10 +1,10 @@
-//! Whether a schema is structural: every field that it speaks of has its one place and
-//! type, outside of `allOf`, `anyOf`, `oneOf` and `not`.
+//! Validates that a schema is structural: every field is specified, with its type, outside of
+//! `allOf`, `anyOf`, `oneOf` and `not`.
 
 use super::schema::{AdditionalProperties, JsonSchema};
 use crate::{ErrorList, FieldPath, pattern::compile};
 
-/// Where a node stands in its schema.
+/// The position of a node in its schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NodeLevel {
     Root,
@@ -12,7 +12,7 @@ enum NodeLevel {
     Field,
 }
 
-/// What of OpenAPI is in the schema though no CRD may use it.
+/// The error for an OpenAPI keyword in the schema that CRDs do not support.
 pub fn unsupported_keyword(schema: &JsonSchema) -> Option<&'static str> {
     let tree = schema.tree();
     let has = |name: &str| !tree.get(name).is_zero();
@@ -47,7 +47,7 @@ pub fn unsupported_keyword(schema: &JsonSchema) -> Option<&'static str> {
     lists.chain(named).chain(ones).find_map(unsupported_keyword)
 }
 
-/// What keeps a schema from being structural.
+/// Reports what keeps a schema from being structural.
 pub fn validate_structural(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     node(schema, NodeLevel::Root, at, errs);
     conditions(schema, schema, at, &at.to_string(), errs);
@@ -133,7 +133,7 @@ fn check_type(schema: &JsonSchema, level: NodeLevel, at: &FieldPath, errs: &mut 
     }
 }
 
-/// What every object has is known; a schema can only narrow the name.
+/// Validates apiVersion, kind and metadata: they are implied, and a schema can only restrict names.
 fn metadata(schema: &JsonSchema, level: NodeLevel, at: &FieldPath, errs: &mut ErrorList) {
     let properties = at.field("properties");
     let whole = level == NodeLevel::Root || schema.is_embedded_resource();
@@ -159,7 +159,8 @@ fn metadata(schema: &JsonSchema, level: NodeLevel, at: &FieldPath, errs: &mut Er
     }
 }
 
-/// The conditions of a node: `[any, first]` tells which of them say int or string.
+/// Validates the value validations of a node. `[any, first]` tells which of them are the
+/// int-or-string pattern.
 fn validate_value_validations(
     schema: &JsonSchema,
     [any, first]: [bool; 2],
@@ -186,7 +187,7 @@ fn validate_value_validations(
     }
 }
 
-/// A condition only narrows: it declares nothing.
+/// Validates a schema inside of `allOf`, `anyOf`, `oneOf` or `not`, which may not specify fields.
 fn nested(
     schema: &JsonSchema,
     skip_any: bool,
@@ -255,8 +256,8 @@ fn nested(
     }
 }
 
-/// Every field that a condition speaks of is declared outside of it. `said`: where the
-/// conditions stand; `at`: where the declaration is, or should be.
+/// Checks that every field in a value validation is specified outside of it. `said` is the path of
+/// the value validation, `at` the path where the field is or should be specified.
 fn conditions(
     clause: &JsonSchema,
     schema: &JsonSchema,
@@ -301,11 +302,11 @@ fn validate_completeness(
     }
 }
 
-/// Whether the clauses are exactly: an integer, or a string.
+/// Whether the schemas are exactly `type: integer` and `type: string`.
 fn is_int_or_string(schema: &JsonSchema, list: &str) -> bool {
     let types = schema.schema_list(list).map(|clause| {
         let only = clause.tree().entries().all(|(name, value)| match name {
-            // What no clause may have is told elsewhere.
+            // Unsupported keywords are reported elsewhere.
             "type" | "$ref" | "definitions" | "dependencies" | "patternProperties" => true,
             "allOf" | "anyOf" | "oneOf" | "enum" => value.items().is_empty(),
             _ => value.is_null(),

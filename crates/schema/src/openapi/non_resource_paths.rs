@@ -1,4 +1,4 @@
-//! What the paths that are no resources give: discovery, and the server's version.
+//! Schemas of paths that are no resources: discovery, and the server's version.
 
 use object::Value;
 
@@ -15,7 +15,7 @@ const ADDRESS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ServerAddressByClien
 pub(super) const NON_RESOURCE_PATHS: &[&str] =
     &["api", "apis", "version", ".well-known/openid-configuration", "openid/v1/jwks"];
 
-/// The schema of this name, and those that it leads to.
+/// The schema of this name, and those that it refers to.
 pub(super) fn schemas(name: &str) -> Vec<(&'static str, Value)> {
     match name {
         VERSIONS => vec![(VERSIONS, versions()), (ADDRESS, address())],

@@ -1,4 +1,4 @@
-//! One operation of a path: what can be sent, and what comes back.
+//! An operation of a path: parameters, request body and responses.
 
 use object::Value;
 
@@ -15,7 +15,7 @@ pub(super) const PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 
-/// A parameter: its name, type and what it is for.
+/// A parameter: name, type and description.
 pub(super) type Parameter = (&'static str, &'static str, &'static str);
 
 pub(super) const PRETTY: Parameter =
@@ -82,7 +82,7 @@ const STREAMS: [Parameter; 4] = [
     ("tty", "boolean", "Whether it is a terminal."),
 ];
 
-/// What a connection with these options asks for.
+/// The query parameters of a connection with these options.
 pub(super) fn connect_parameters(kind: &str) -> Vec<Parameter> {
     match kind {
         "PodAttachOptions" => [&[CONTAINER], &STREAMS[..]].concat(),
@@ -95,7 +95,7 @@ pub(super) fn connect_parameters(kind: &str) -> Vec<Parameter> {
     }
 }
 
-/// An operation in the making.
+/// Builder of an operation.
 #[derive(Debug)]
 pub(super) struct Operation(Value);
 
@@ -124,7 +124,7 @@ impl Operation {
         self
     }
 
-    /// Takes an object of this schema.
+    /// Sets the request body to an object of this schema.
     pub(super) fn request_body(mut self, schema: &str, required: bool) -> Self {
         self.0["requestBody"]["content"] = contents(&["*/*"], schema);
         if required {
@@ -133,7 +133,7 @@ impl Operation {
         self
     }
 
-    /// Takes a patch; one that knows the types only where there are types.
+    /// Sets the request body to a patch; strategic merge patches only for `typed` kinds.
     pub(super) fn patch_body(mut self, schema: &str, typed: bool) -> Self {
         let forms = PATCHES.iter().filter(|form| typed || !form.contains("strategic"));
         let forms: Vec<_> = forms.copied().collect();
@@ -142,7 +142,7 @@ impl Operation {
         self
     }
 
-    /// Gives an object of this schema, with any of these codes.
+    /// Adds responses with these codes, whose body has this schema.
     pub(super) fn responses(mut self, codes: &[(&str, &str)], schema: &str) -> Self {
         for (code, description) in codes {
             self.0["responses"][*code]["description"] = (*description).into();
@@ -151,14 +151,14 @@ impl Operation {
         self
     }
 
-    /// The same, or a stream of events.
+    /// Adds a response with an object or a stream of watch events.
     pub(super) fn watch_response(self, schema: &str) -> Self {
         let mut this = self.responses(&[("200", "OK")], schema);
         this.0["responses"]["200"]["content"] = contents(&[JSON, STREAM].concat(), schema);
         this
     }
 
-    /// Gives text, whatever form was asked for.
+    /// Adds a text response for all media types.
     pub(super) fn gives_text(mut self) -> Self {
         let ok = &mut self.0["responses"]["200"];
         ok["description"] = "OK".into();
@@ -168,7 +168,7 @@ impl Operation {
         self
     }
 
-    /// Gives text of this type.
+    /// Adds a text response of this media type.
     pub(super) fn gives_plain(mut self, media: &str) -> Self {
         let ok = &mut self.0["responses"]["200"];
         ok["description"] = "OK".into();
@@ -176,7 +176,7 @@ impl Operation {
         self
     }
 
-    /// Gives an object of this schema, as JSON alone.
+    /// Adds a response of this schema, as JSON only.
     pub(super) fn gives_json(mut self, schema: &str) -> Self {
         let ok = &mut self.0["responses"]["200"];
         ok["description"] = "OK".into();
@@ -184,7 +184,7 @@ impl Operation {
         self
     }
 
-    /// Gives anything at all.
+    /// Adds a response of any type, for connections.
     pub(super) fn connect_response(mut self) -> Self {
         self.0["responses"]["200"]["description"] = "OK".into();
         self.0["responses"]["200"]["content"]["*/*"]["schema"]["type"] = "string".into();
@@ -196,7 +196,7 @@ impl Operation {
     }
 }
 
-/// The parameters of a whole path: those in the path, then those of the query.
+/// The parameters of a whole path: those in the path, and query parameters.
 pub(super) fn shared(path: &str, queries: impl IntoIterator<Item = Parameter>) -> Value {
     let known = [
         ("{name}", "name", "The object's name."),

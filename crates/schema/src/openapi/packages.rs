@@ -1,7 +1,7 @@
-//! What a type is called in a document: `io.k8s.api.apps.v1.Deployment`.
+//! Names of types in OpenAPI documents: `io.k8s.api.apps.v1.Deployment`.
 //!
-//! A shape knows where it is declared, which gives its group. Versions that look alike
-//! share their shapes: within a kind of the same group, a shape is of the kind's version.
+//! The Rust module of a type determines its group. Versions with equal schemas share their types:
+//! inside a kind of the same group, a type belongs to the kind's version.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use crate::{ResourceDefinition, ResourceNames};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta";
 
-/// The versions that other groups use types of, where that is not `v1`.
+/// Packages whose types other groups use in a version that is not `v1`.
 const NON_V1_PACKAGES: &[(&str, &str)] = &[("io.k8s.api.scheduling", "v1alpha3")];
 
-/// Whether a shape is one of the API machinery, not of a group.
+/// Whether a type belongs to apimachinery, not to a group.
 pub(crate) fn is_meta(shape: &StructSchema) -> bool {
     shape.rust_module.starts_with("object::") || shape.rust_module == "api::meta"
 }
 
-/// A package, without and with its version.
+/// The package of a type: its name without the version, and the version.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ModelPackage {
     stem: String,
@@ -33,7 +33,7 @@ impl ModelPackage {
         Self { stem: stem.to_owned(), version: version.to_owned() }
     }
 
-    /// The package of a shape that something in this package leads to.
+    /// The package of a type that is referenced from this package.
     pub(super) fn leads_to(&self, shape: &StructSchema) -> Self {
         let mut modules = shape.rust_module.split("::");
         let stem = match (modules.next(), modules.next()) {
@@ -57,7 +57,7 @@ impl ModelPackage {
     }
 }
 
-/// The kinds that shapes are of.
+/// The kinds of the types, by type.
 #[derive(Debug, Default)]
 pub(super) struct ModelNames {
     kinds: HashMap<*const StructSchema, Vec<ResourceNames>>,
@@ -75,7 +75,7 @@ impl ModelNames {
         packages
     }
 
-    /// The kind whose objects have this shape, in the version of the package.
+    /// The kind whose objects have this type, in the version of the package.
     pub(super) fn kind(
         &self,
         shape: &StructSchema,

@@ -1,4 +1,4 @@
-//! The paths of a kind, and what can be done there.
+//! The paths of a kind and their operations.
 
 use object::Value;
 
@@ -22,7 +22,7 @@ const DELETE_RESPONSES: &[(&str, &str)] = &[("200", "OK"), ("202", "Accepted")];
 pub(super) struct Paths(Value);
 
 impl Paths {
-    /// All paths. What the only operation of a path asks for, the path asks for.
+    /// All paths. The parameters of a path's only operation are moved to the path.
     pub(super) fn into_value(mut self) -> Value {
         self.0.retain(|_, path| {
             let methods: Vec<String> = path
@@ -43,7 +43,7 @@ impl Paths {
         self.0
     }
 
-    /// The path that says what a version has.
+    /// Adds the discovery path of a group and version.
     pub(super) fn version(&mut self, group: &str, version: &str) {
         let id = format!("get{}{}APIResources", camel(group), capital(version));
         let operation = Operation::new(id, &tag(group, version), "Tells what resources there are.");
@@ -51,7 +51,8 @@ impl Paths {
         self.put(&path, "get", operation.responses(OK, RESOURCES));
     }
 
-    /// The paths that say which groups and versions there are, and those of no resource.
+    /// Adds a path that is no resource, such as discovery of groups; returns the schemas that it
+    /// needs.
     pub(super) fn non_resource(&mut self, name: &str) -> Option<Vec<&'static str>> {
         let path = format!("/{name}/");
         let new = |id: &str, tag: &str, what: &str| Operation::new(id.to_owned(), tag, what);
@@ -91,6 +92,7 @@ impl Paths {
         Some(schema.into_iter().collect())
     }
 
+    /// Adds all paths of a kind.
     pub(super) fn kind(&mut self, definition: &ResourceDefinition, schemas: &mut Schemas) {
         let place = ResourcePaths::of(definition);
         let can = |verb: &str| definition.verbs.contains(&verb);
@@ -145,7 +147,7 @@ impl Paths {
         }
     }
 
-    /// Reading and changing one object, or a part of it.
+    /// Adds the operations that read and change an object or a subresource.
     fn object(
         &mut self,
         place: &ResourcePaths,
@@ -214,7 +216,8 @@ impl Paths {
         self.share(&path, [PRETTY]);
     }
 
-    /// Streams, which any method may open.
+    /// Adds the connect operations of a subresource (exec, attach, proxy), which have several
+    /// methods.
     fn connections(&mut self, place: &ResourcePaths, subresource: &Subresource, path: &str) {
         let proxy = subresource.name == "proxy";
         let methods: &[&str] = if proxy {
@@ -239,7 +242,7 @@ impl Paths {
         }
     }
 
-    /// The old way to watch.
+    /// Adds the deprecated watch paths.
     fn watches(&mut self, place: &ResourcePaths, namespaced: bool) {
         let (version, kind) = (&place.version, place.kind);
         let mut paths = vec![
@@ -272,7 +275,7 @@ impl Paths {
     }
 }
 
-/// Where a kind is, and how its operations are called.
+/// The paths of a kind, and the parts of its operation ids.
 struct ResourcePaths<'a> {
     base: String,
     plural: &'a str,
@@ -284,7 +287,7 @@ struct ResourcePaths<'a> {
     /// `AppsV1`.
     version: String,
     scope: &'static str,
-    /// Built in, rather than declared by a CRD.
+    /// Whether the kind is built-in, not declared by a CRD.
     typed: bool,
 }
 
@@ -332,7 +335,7 @@ fn base(group: &str, version: &str) -> String {
     }
 }
 
-/// `rbac.authorization.k8s.io` as `RbacAuthorization`.
+/// The group in operation ids: `rbac.authorization.k8s.io` becomes `RbacAuthorization`.
 fn camel(group: &str) -> String {
     match group.strip_suffix(".k8s.io").unwrap_or(group) {
         "" => "Core".to_owned(),
@@ -340,7 +343,7 @@ fn camel(group: &str) -> String {
     }
 }
 
-/// `rbacAuthorization_v1`.
+/// The tag of a group and version: `rbacAuthorization_v1`.
 fn tag(group: &str, version: &str) -> String {
     let name = camel(group);
     let (first, rest) = name.split_at_checked(1).unwrap_or(("", ""));

@@ -1,4 +1,4 @@
-//! Shapes as schemas, with the extensions that tell clients how to merge.
+//! Converts type schemas to OpenAPI schemas, with the extensions that tell clients how to merge.
 
 use std::collections::BTreeMap;
 
@@ -25,11 +25,11 @@ const DURATION: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Duration";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
-/// The schemas of one document: those that were asked for, and all that they lead to.
+/// The schemas of one document: the requested ones and all that they refer to.
 #[derive(Debug)]
 pub(super) struct Schemas<'a> {
     packages: &'a ModelNames,
-    /// Where the shape is that is being added.
+    /// Package of the type that is being added.
     current_package: ModelPackage,
     all: &'a [ResourceDefinition],
     components: BTreeMap<String, Value>,
@@ -49,7 +49,7 @@ impl<'a> Schemas<'a> {
         object(self.components)
     }
 
-    /// Adds a kind; the result is its name.
+    /// Adds a kind; returns its name.
     pub(super) fn kind(&mut self, definition: &ResourceDefinition) -> String {
         self.current_package = ModelPackage::of(definition.names.group, definition.names.version);
         let Some(custom) = &definition.custom_resource else {
@@ -61,7 +61,7 @@ impl<'a> Schemas<'a> {
         name
     }
 
-    /// Adds the list of a kind; the result is its name.
+    /// Adds the list of a kind; returns its name.
     pub(super) fn list(&mut self, definition: &ResourceDefinition) -> String {
         let item = self.kind(definition);
         let names = &definition.names;
@@ -82,7 +82,7 @@ impl<'a> Schemas<'a> {
         name
     }
 
-    /// Adds a kind of whatever group; the result is its full name.
+    /// Adds a kind of any group; returns its full name.
     pub(super) fn kind_by_gvk(&mut self, group: &str, version: &str, kind: &str) -> String {
         let is = |names: &crate::ResourceNames| {
             names.group == group && names.version == version && names.kind == kind
@@ -99,7 +99,7 @@ impl<'a> Schemas<'a> {
         name
     }
 
-    /// Adds what every group and version talks about.
+    /// Adds the schemas that every group and version uses.
     pub(super) fn common(&mut self, versions: &[(&str, &str)]) {
         let kinds = |kind: &'static str| {
             let mut all = vec![("", "v1", kind)];
@@ -159,12 +159,12 @@ impl<'a> Schemas<'a> {
         self.components.insert(RESOURCES.to_owned(), all);
     }
 
-    /// Adds a shape and all that it leads to; the result is its name.
+    /// Adds a type and all types that it refers to; returns its name.
     fn shape(&mut self, shape: &StructSchema) -> String {
         let package = self.current_package.leads_to(shape);
         let name = package.name(shape);
         if !self.components.contains_key(&name) {
-            self.components.insert(name.clone(), Value::Null); // it may contain itself
+            self.components.insert(name.clone(), Value::Null); // the type may be recursive
             let from = std::mem::replace(&mut self.current_package, package);
             let mut schema = self.fields(shape);
             if let Some(names) = self.packages.kind(shape, &self.current_package) {
@@ -218,7 +218,7 @@ impl<'a> Schemas<'a> {
     fn property(&mut self, field: &FieldSchema) -> Value {
         let mut schema = self.of_type(&field.ty);
         if !schema.get("$ref").is_null() {
-            // What stands beside a reference would not count.
+            // Siblings of a reference are ignored, so it is wrapped in `allOf`.
             schema = object([("allOf".to_owned(), [schema].into_iter().collect())]);
         }
         describe(&mut schema, &field.doc);
@@ -318,7 +318,7 @@ pub(super) fn reference(name: &str) -> Value {
     object([("$ref".to_owned(), format!("#/components/schemas/{name}").into())])
 }
 
-/// As operations and schemas name a kind.
+/// The GroupVersionKind in operations and schemas.
 pub(super) fn kind_value(group: &str, version: &str, kind: &str) -> Value {
     let text = |name: &str, value: &str| (name.to_owned(), value.into());
     object([text("group", group), text("kind", kind), text("version", version)])
@@ -336,7 +336,7 @@ fn kind_list(kinds: &[(&str, &str, &str)]) -> Value {
     kinds.iter().map(|(group, version, kind)| kind_value(group, version, kind)).collect()
 }
 
-/// What makes a schema that of a kind.
+/// Adds apiVersion, kind and the GroupVersionKind extension to a schema.
 fn of_kind(schema: &mut Value, kinds: &[(&str, &str, &str)]) {
     for (name, doc) in [
         ("apiVersion", "API group and version that the object is written in, such as apps/v1."),
@@ -368,7 +368,7 @@ fn describe(schema: &mut Value, doc: &str) {
     }
 }
 
-/// The values that clients are told of.
+/// The enum values of a field.
 fn values(rules: &FieldAttributes) -> &'static [&'static str] {
     let checked = |checks: &'static [Validation]| {
         checks.iter().find_map(|check| match check {
@@ -388,7 +388,7 @@ fn values(rules: &FieldAttributes) -> &'static [&'static str] {
     }
 }
 
-/// Which fields exclude each other, and which says what there is.
+/// The `x-kubernetes-unions` extension of a type.
 fn union(shape: &StructSchema) -> Option<Value> {
     let mut union = Value::object();
     for field in shape.json_fields().filter(|field| field.attributes.union) {
@@ -402,7 +402,7 @@ fn union(shape: &StructSchema) -> Option<Value> {
     Some(union).filter(|union| union.entries().len() > 0)
 }
 
-/// How the field is merged.
+/// Adds the merge extensions of a field.
 fn extend(schema: &mut Value, rules: &FieldAttributes, list: bool) {
     if list {
         schema["x-kubernetes-list-type"] = match rules.list_type {

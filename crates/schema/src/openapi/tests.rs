@@ -10,7 +10,7 @@ fn definitions() -> Vec<ResourceDefinition> {
     vec![ResourceDefinition::from_kind::<Sample>()]
 }
 
-/// The document without what is only for people.
+/// The document without its descriptions.
 fn bare(mut document: Value) -> Value {
     fn walk(value: &mut Value) {
         match value {

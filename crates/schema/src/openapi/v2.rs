@@ -1,4 +1,4 @@
-//! OpenAPI 2 (Swagger): one document for everything, made from what version 3 says.
+//! OpenAPI v2 (Swagger): one document for the whole API, converted from the v3 documents.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{ResourceDefinition, custom::publish};
 
-/// The versions that upstream's types have, or had, which options and events name.
+/// Versions of upstream's types, current and removed, that DeleteOptions and WatchEvent list.
 const KNOWN: &str = "admission.k8s.io/v1 admission.k8s.io/v1beta1 admissionregistration.k8s.io/v1 \
     admissionregistration.k8s.io/v1alpha1 admissionregistration.k8s.io/v1beta1 \
     apiextensions.k8s.io/v1 apiextensions.k8s.io/v1beta1 apiregistration.k8s.io/v1 \
@@ -89,8 +89,8 @@ pub fn v2(all: &[ResourceDefinition]) -> Value {
     swagger
 }
 
-/// Takes the parameters that many operations have out of them: each is there once, by a
-/// name that tells it from others.
+/// Moves parameters that several operations share to the document's `parameters`, each under a
+/// unique name.
 fn share(paths: &mut Value) -> Value {
     let mut shared = Value::object();
     let mut take = |parameters: &Value| -> Value {
@@ -124,7 +124,8 @@ fn share(paths: &mut Value) -> Value {
     shared
 }
 
-/// Some stay where they are: those that speak of one kind, and those that clients look for.
+/// Whether a parameter is shared. Parameters about one kind, and those that clients search for in
+/// each operation, are not.
 fn is_shared(parameter: &Value) -> bool {
     let text = |name: &str| parameter.get(name).as_str().unwrap_or_default();
     match (text("in"), text("name")) {
@@ -137,12 +138,12 @@ fn is_shared(parameter: &Value) -> bool {
     }
 }
 
-/// A short sum of bytes, the same on every run.
+/// The 32-bit FNV-1a hash, which is the same on every run.
 fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// A schema in the older words: no `allOf` around references, no `oneOf`.
+/// Converts a schema to v2: no `allOf` around references, no `oneOf`.
 fn schema(value: &mut Value, custom: bool) {
     if let Some(inner) = value.get("allOf").items().first().cloned() {
         value.retain(|name, _| name != "allOf" && name != "default");
@@ -155,7 +156,7 @@ fn schema(value: &mut Value, custom: bool) {
     if let Some(name) = value.get("$ref").as_str() {
         value["$ref"] = name.replace("#/components/schemas/", "#/definitions/").into();
     }
-    // Of built-in kinds no default was ever said in this version.
+    // In v2, upstream publishes no defaults of built-in kinds.
     if !custom || value.get("default").is_zero() {
         value.remove("default");
     }
@@ -172,7 +173,7 @@ fn schema(value: &mut Value, custom: bool) {
     }
 }
 
-/// A parameter with its type in it, not below `schema`.
+/// Converts a parameter: its type is moved out of `schema`.
 fn parameter(from: &Value) -> Value {
     let mut parameter = from.clone();
     parameter.remove("schema");
@@ -229,7 +230,7 @@ fn translate(operation: &mut Value) {
     operation["schemes"] = ["https"].into_iter().collect();
 }
 
-/// The forms of a body, in the order in which upstream names them.
+/// The media types of a body, in upstream's order.
 fn media_types(content: &Value) -> Value {
     const ORDER: &[&str] = &[
         "application/json",
@@ -244,7 +245,7 @@ fn media_types(content: &Value) -> Value {
     all.into_iter().collect()
 }
 
-/// All types of a body have the same schema.
+/// The schema of a body; it is the same for all media types.
 fn content_schema(content: &Value) -> Option<Value> {
     let (_, first) = content.entries().next()?;
     Some(first.get("schema").clone())

@@ -1,4 +1,4 @@
-//! OpenAPI 3: one document for each group and version.
+//! OpenAPI v3: one document for each group and version.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,8 @@ use object::Value;
 use super::{VERSION, non_resource_paths, packages::ModelNames, paths::Paths, schemas::Schemas};
 use crate::ResourceDefinition;
 
-/// The document of one group and version. `all` are the definitions of every group:
-/// they tell to which group a type that many use belongs. Those without a plural are what
-/// subresources take and give.
+/// The document of one group and version. `all` are the definitions of every group, which determine
+/// the group of shared types. Definitions without a plural are bodies of subresources.
 pub fn v3(all: &[ResourceDefinition], group: &str, version: &str) -> Value {
     let of = |definition: &&ResourceDefinition| {
         definition.names.group == group
@@ -22,8 +21,8 @@ pub fn v3(all: &[ResourceDefinition], group: &str, version: &str) -> Value {
     finish_document(paths, schemas)
 }
 
-/// The documents of what is no resource, by name: which groups there are, what a group has,
-/// the server's version.
+/// The documents of paths that are no resources, by name: the groups, each group, and the server's
+/// version.
 pub fn non_resource_documents(all: &[ResourceDefinition]) -> Vec<(String, Value)> {
     let documents = plain_names(all).into_iter().filter_map(|name| {
         let (mut paths, mut schemas) = (Paths::default(), Value::Null);
@@ -37,7 +36,7 @@ pub fn non_resource_documents(all: &[ResourceDefinition]) -> Vec<(String, Value)
     documents.collect()
 }
 
-/// Groups that only CRDs have no such document.
+/// The names of these documents. Groups that only CRDs define have none.
 pub(super) fn plain_names(all: &[ResourceDefinition]) -> Vec<String> {
     let mut names: Vec<String> =
         non_resource_paths::NON_RESOURCE_PATHS.iter().map(|name| (*name).to_owned()).collect();
@@ -51,7 +50,7 @@ pub(super) fn plain_names(all: &[ResourceDefinition]) -> Vec<String> {
     names
 }
 
-/// A document about these definitions.
+/// The paths and schemas of these definitions.
 pub(super) fn document(
     all: &[ResourceDefinition],
     definitions: &[&ResourceDefinition],
@@ -69,7 +68,7 @@ pub(super) fn document(
     (paths, schemas.into_value())
 }
 
-/// With only those schemas that a path leads to.
+/// Assembles a document with the schemas that its paths refer to.
 pub(super) fn finish_document(paths: Paths, schemas: Value) -> Value {
     let paths = paths.into_value();
     let mut used = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The strategic merge patch that leads from one object to another.
+//! Computes the strategic merge patch from one object to another.
 
 use object::Value;
 
@@ -9,16 +9,16 @@ use super::{
     strategic::{DELETE_FROM, DIRECTIVE, ORDER, RETAIN_KEYS},
 };
 
-/// Which half of the difference is wanted.
+/// Which half of the difference to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiffPart {
-    /// What is new or other; nothing is removed.
+    /// Added and changed fields; nothing is removed.
     Changes,
-    /// What is gone.
+    /// Removed fields.
     Deletions,
 }
 
-/// The patch from `old` to `new`; `retain`: it names the keys that are left.
+/// The patch from `old` to `new`; with `retain` it has a `$retainKeys` directive.
 pub(super) fn strategic_diff(
     old: &Value,
     new: &Value,
@@ -90,7 +90,7 @@ fn diff_list(
     }
 }
 
-/// What a patch says of one list.
+/// The changes of one list, with its directives.
 #[derive(Default)]
 struct Change {
     items: Vec<Value>,
@@ -181,7 +181,7 @@ fn plain(old: &[Value], new: &[Value], part: DiffPart) -> Change {
     change
 }
 
-/// Half of the JSON merge patch that makes `new` of `old`.
+/// One half of the JSON merge patch from `old` to `new`.
 pub(super) fn merge_patch_diff(old: &Value, new: &Value, part: DiffPart) -> Value {
     let mut patch = Value::object();
     for (name, after) in new.entries() {

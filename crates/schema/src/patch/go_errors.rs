@@ -1,20 +1,21 @@
-//! How upstream tells that what came of a patch is no object of its kind.
+//! Go's encoding of patched objects, and upstream's errors for patch results that are not valid
+//! objects.
 
 use object::{StructSchema, Type, Value, to_json};
 
 use crate::coerce;
 
-/// An object in JSON as Go writes it, field by field.
+/// The object as JSON with the fields in Go's order.
 pub fn to_go_json(shape: &StructSchema, object: &Value) -> String {
     let mut text = String::new();
-    // Go has no custom types.
+    // Custom resources have no Go types.
     let shape = Some(shape).filter(|shape| !shape.rust_module.is_empty());
     write_object(shape, None, object, &mut text);
     text
 }
 
-/// Makes of an object that was merged from maps what its types are: numbers are cut to size.
-/// The error is in the words of who restores objects from maps.
+/// Converts a merged untyped object to its types, as upstream's `FromUnstructured`: numbers are
+/// truncated to their size. The error is that of `FromUnstructured`.
 pub fn from_unstructured(
     version: &str,
     shape: &StructSchema,
@@ -29,7 +30,7 @@ pub fn from_unstructured(
     })
 }
 
-/// What is odd about the operations of a JSON patch. `twice`: the paths that it has twice.
+/// The strict decoding errors of a JSON patch: unknown fields, and the duplicate ones in `twice`.
 pub fn strict_patch_errors(patch: &Value, twice: &[String]) -> Vec<String> {
     let strays = patch.items().iter().enumerate().flat_map(|(i, operation)| {
         let names = operation.entries().map(|(name, _)| name);
@@ -63,7 +64,7 @@ fn write(ty: Option<&Type>, value: &Value, text: &mut String) {
     }
 }
 
-/// An object of a shape, or one whose values are all of a type.
+/// Writes a struct, or a map whose values have one type.
 fn write_object(
     shape: Option<&StructSchema>,
     item: Option<&Type>,
@@ -75,7 +76,7 @@ fn write_object(
     if let Some(shape) = shape {
         let fields = shape.fields_in_go_order();
         let place = |name: &str| fields.iter().position(|field| field.name == name);
-        // Before all fields, Go has the kind and then the version.
+        // Go writes kind and apiVersion before all fields.
         entries.sort_by_key(|(name, _)| (place(name), *name != "kind"));
     }
     text.push('{');
@@ -134,7 +135,7 @@ fn restore_as(
     }
 }
 
-/// A whole number of the type's size, as Go converts it.
+/// Converts an integer to the size of the type, as Go does.
 #[expect(clippy::cast_possible_truncation, reason = "so does Go")]
 fn truncate_integer(ty: &Type, value: &mut Value) -> Result<(), String> {
     let whole = match &*value {
@@ -146,7 +147,7 @@ fn truncate_integer(ty: &Type, value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What Go calls a plain type.
+/// Go's name of a scalar type.
 fn plain(ty: &Type) -> &'static str {
     match ty {
         Type::Bool => "bool",
@@ -157,7 +158,7 @@ fn plain(ty: &Type) -> &'static str {
     }
 }
 
-/// What Go calls the kind of a value that no type is known of.
+/// Go's reflect kind of an untyped value.
 fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "ptr",

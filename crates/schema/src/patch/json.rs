@@ -1,4 +1,4 @@
-//! JSON patch: a list of operations (RFC 6902), read as leniently as upstream's library does.
+//! JSON patch: a list of operations (RFC 6902), as lenient as upstream's library.
 //!
 //! A negative index counts from the end, and `replace` also adds a missing field.
 
@@ -8,26 +8,26 @@ use object::{Value, depth::MAX_DOCUMENT, from_json};
 
 use super::{PatchError, json_type, lazy::LazyNode, read, written};
 
-/// More operations than anybody needs in one request.
+/// Maximum number of operations in a request.
 const MAX_OPERATIONS: usize = 10_000;
-/// By how much `copy` may let an object grow.
+/// Maximum growth of an object by `copy`, in bytes.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
-/// How many items and bytes all operations together may move or look at, those that are needed
-/// to find a place excepted: inserting at the front of a list moves all of it.
+/// Maximum work of all operations together: items that are moved and bytes that are scanned, except
+/// for resolving paths. Inserting at the front of a list moves all of it.
 const WORK: usize = 1 << 28;
 
-/// What the operations of one patch have used up.
+/// The copied bytes and the work of the operations of one patch.
 #[derive(Default)]
 struct Used {
     copied: usize,
     work: usize,
 }
 
-/// Why an operation was not done.
+/// Why an operation failed.
 enum Stop {
-    /// It does not apply.
+    /// It does not apply to the document.
     Unfit(String),
-    /// It asks for too much.
+    /// It exceeds a limit.
     TooLarge(String),
 }
 
@@ -46,7 +46,7 @@ impl Used {
         Ok(())
     }
 
-    /// Refuses a value that would nest too deep at the end of this path.
+    /// Rejects a value that would nest too deeply at this path.
     fn depth(&mut self, path: &str, value: &LazyNode) -> Result<(), Stop> {
         let (height, looked_at) = value.height(MAX_DOCUMENT);
         self.work(looked_at)?;
@@ -57,12 +57,13 @@ impl Used {
     }
 }
 
-/// Applies the operations in their order; all of them, or none.
+/// Applies the operations in order; all of them, or none.
 pub fn apply_json_patch(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
     read(&apply_json_patch_text(&written(doc), &written(patch), false)?)
 }
 
-/// The same with JSON. `strict`: operations are looked at before the first is done.
+/// Like `apply_json_patch`, for JSON text. With `strict`, all operations are checked before the
+/// first is applied.
 pub fn apply_json_patch_text(doc: &str, patch: &str, strict: bool) -> Result<String, PatchError> {
     let count = check(&read(patch)?, strict)?;
     if count > MAX_OPERATIONS {
@@ -87,7 +88,7 @@ pub fn apply_json_patch_text(doc: &str, patch: &str, strict: bool) -> Result<Str
     Ok(doc.text())
 }
 
-/// How many operations there are, if all of them are some.
+/// The number of operations, if all are well-formed.
 fn check(patch: &Value, strict: bool) -> Result<usize, PatchError> {
     let (before, whole, one) = if strict {
         ("error decoding patch: ", "[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
@@ -172,7 +173,7 @@ fn apply<'a>(
         "move" | "copy" => {
             let (from, path) = (path("from")?, path("path")?);
             if kind == "copy" {
-                parent(doc, &path); // is taken apart before anything is copied into it
+                parent(doc, &path); // expands the destination before the value is copied into it
             }
             let (source, key) =
                 parent(doc, &from).ok_or_else(|| missing("doc is missing from path", &from))?;
@@ -232,7 +233,7 @@ fn take<'a>(parent: &mut LazyNode<'a>, key: &str) -> Result<LazyNode<'a>, String
     taken.ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value"))
 }
 
-/// What is at `key`; where nothing is, `null`.
+/// The value at `key`; `null` if there is none.
 fn look<'a>(parent: &LazyNode<'a>, key: &str) -> Result<LazyNode<'a>, String> {
     let found = match parent {
         LazyNode::List(items) => items.get(parse_index(key, items.len())?),
@@ -242,7 +243,7 @@ fn look<'a>(parent: &LazyNode<'a>, key: &str) -> Result<LazyNode<'a>, String> {
     Ok(found.cloned().unwrap_or(LazyNode::Null))
 }
 
-/// The object or list in which `path` ends, and the last name of the path.
+/// The object or list that contains the end of `path`, and the last name of the path.
 fn parent<'n, 'a>(doc: &'n mut LazyNode<'a>, path: &str) -> Option<(&'n mut LazyNode<'a>, String)> {
     let (_, inner) = path.split_once('/')?;
     let unescape = |part: &str| part.replace("~1", "/").replace("~0", "~");
@@ -262,7 +263,7 @@ fn parent<'n, 'a>(doc: &'n mut LazyNode<'a>, path: &str) -> Option<(&'n mut Lazy
     matches!(here, LazyNode::Object(_) | LazyNode::List(_)).then_some((here, last))
 }
 
-/// The place in a list of this length that an index means.
+/// The position that an index means in a list of this length.
 fn parse_index(index: &str, length: usize) -> Result<usize, String> {
     let number: i64 =
         index.parse().map_err(|_| format!("value was not a proper array index: '{index}'"))?;
@@ -362,7 +363,7 @@ mod tests {
         let doc = format!(r#"{{"a":[{}]}}"#, vec!["1"; 300_000].join(","));
         let first = r#"{"op":"add","path":"/a/0","value":1}"#;
         let patch = format!("[{}]", vec![first; 9_000].join(","));
-        // Processor time, which a machine that has much else to do does not lengthen.
+        // CPU time, which does not grow on a busy host.
         let spent = || {
             let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
             text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0_u64)

@@ -1,11 +1,11 @@
-//! JSON of which only that is taken apart what a patch touches. The rest stays as somebody
-//! wrote it, down to the order of names and the digits of numbers; what was taken apart is
-//! written with its names in order.
+//! JSON that is parsed only where a patch touches it. The rest stays as written, including the
+//! order of names and the notation of numbers; parsed objects are written with sorted names.
 
 use std::collections::BTreeMap;
 
 use object::{depth::json_depth, from_json, to_json};
 
+/// A JSON value that is parsed on demand.
 #[derive(Clone, Debug)]
 pub(super) enum LazyNode<'a> {
     Null,
@@ -23,7 +23,7 @@ impl<'a> LazyNode<'a> {
         }
     }
 
-    /// Takes an object or a list apart, all else stays.
+    /// Parses an object or list one level deep.
     pub(super) fn expand(&mut self) -> &mut Self {
         if let Self::Raw(text) = *self {
             match text.as_bytes().first() {
@@ -44,12 +44,12 @@ impl<'a> LazyNode<'a> {
         self
     }
 
-    /// How many items a list has: so many are moved by what is put before them.
+    /// The number of items of a list, all of which an insertion at its front moves.
     pub(super) fn items(&self) -> usize {
         if let Self::List(items) = self { items.len() } else { 0 }
     }
 
-    /// How deep it nests, as far as `most`, and how many bytes and values were looked at.
+    /// The nesting depth, up to `most`, and the number of bytes and values that were scanned.
     pub(super) fn height(&self, most: usize) -> (usize, usize) {
         let below = |sum: (usize, usize), node: &Self| {
             let (height, looked_at) = node.height(most.saturating_sub(1));
@@ -64,7 +64,8 @@ impl<'a> LazyNode<'a> {
         }
     }
 
-    /// Whether two are the same but for the order of names: plain values by how they are written.
+    /// Whether two values are equal, ignoring the order of names. Scalars are compared by their
+    /// text.
     pub(super) fn same(&mut self, other: &mut Self) -> bool {
         match (self.expand(), other.expand()) {
             (Self::Object(a), Self::Object(b)) => {
@@ -108,7 +109,7 @@ impl<'a> LazyNode<'a> {
         }
     }
 
-    /// Takes all of it apart and leaves out the entries that are `null`.
+    /// Parses the whole value and removes entries that are `null`.
     pub(super) fn prune(&mut self) {
         match self.expand() {
             Self::List(items) => items.iter_mut().for_each(Self::prune),
@@ -121,7 +122,7 @@ impl<'a> LazyNode<'a> {
     }
 }
 
-/// Names and values in turn, or items: what stands between the outer brackets.
+/// Splits an object into names and values, or a list into items.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 1, 0);
     let (mut quoted, mut escaped) = (false, false);
@@ -144,7 +145,7 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Without white space, and with what could be taken for HTML escaped.
+/// Writes the JSON without white space and with HTML characters escaped.
 fn compact(text: &str, out: &mut String) {
     let (mut quoted, mut escaped) = (false, false);
     for c in text.chars() {

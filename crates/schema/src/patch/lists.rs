@@ -1,8 +1,8 @@
-//! Merging lists item by item.
+//! Merges lists item by item, for strategic merge patches.
 //!
-//! The result has the patch's items in the patch's order, and the others where they
-//! were among those: `[a b c]` and a patch of `[c x]` give `[a b c x]`. New items alone
-//! come first: a patch of `[x]` gives `[x a b c]`.
+//! The result has the patch's items in the patch's order, and the other items at their old
+//! positions among them: `[a b c]` and a patch of `[c x]` give `[a b c x]`. If all items of the
+//! patch are new, they come first: a patch of `[x]` gives `[x a b c]`.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
@@ -14,6 +14,7 @@ use super::{
     strategic::{DIRECTIVE, Mode, ORDER, merge_object, unknown_directive},
 };
 
+/// Merges the items of a patch into a list.
 pub(super) fn merge_list(
     mut old: Vec<Value>,
     change: &mut [Value],
@@ -78,7 +79,8 @@ pub(super) fn merge_list(
     in_order(old, &order, &before, rules.key)
 }
 
-/// Sorts what `order` names by it, and puts the rest where it was in `before`.
+/// Sorts the items that `order` contains by it, and places the others by their position in
+/// `before`.
 pub(super) fn in_order(
     items: Vec<Value>,
     order: &[Value],
@@ -110,7 +112,8 @@ pub(super) fn in_order(
     Ok(all)
 }
 
-/// Sorts by place, with Go's idea of what has none: it goes before all that it is compared with.
+/// Sorts by position like Go's comparison, in which an item without a position is less than every
+/// other.
 fn sort(items: &mut [Value], place: impl Fn(&Value) -> Option<usize>) {
     if items.len() > 20 {
         return items.sort_by_cached_key(place);
@@ -128,7 +131,7 @@ fn sort(items: &mut [Value], place: impl Fn(&Value) -> Option<usize>) {
     }
 }
 
-/// The items of a patch must stand in the order that it sets, all of them.
+/// Checks that all items of a patch are in the order that it sets.
 pub(super) fn check_order(change: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
     if change.is_empty() || order.is_empty() {
         return Ok(());
@@ -153,7 +156,7 @@ pub(super) fn check_order(change: &[Value], order: &[Value], key: &str) -> Resul
     Ok(())
 }
 
-/// Looking for the items in an order ends at what is no object.
+/// Checks that all items are found in an order before its first element that is not an object.
 pub(super) fn check_found(items: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
     let Some(end) = order.iter().position(|item| !item.is_object()) else { return Ok(()) };
     let found = places(order.get(..end).unwrap_or_default(), key);
@@ -163,7 +166,7 @@ pub(super) fn check_found(items: &[Value], order: &[Value], key: &str) -> Result
     Err(PatchError::Failed(format!("value for key {end} is not a map")))
 }
 
-/// All items must be of one type, and none a list.
+/// Checks that all items have one type, and that none is a list.
 pub(super) fn check_types(lists: &[&[Value]]) -> Result<(), PatchError> {
     let mut items = lists.iter().copied().flatten();
     let Some(first) = items.next() else {
@@ -181,7 +184,7 @@ pub(super) fn check_types(lists: &[&[Value]]) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// By what an item is told from others.
+/// The merge key of an item.
 pub(super) fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
     if !item.is_object() {
         let found = go_type(item);
@@ -194,24 +197,24 @@ pub(super) fn key_of<'a>(item: &'a Value, key: &str) -> Result<&'a Value, PatchE
     })
 }
 
-/// Whether two items are the same one.
+/// Whether two items have the same merge key.
 pub(super) fn same(a: &Value, b: &Value, key: &str) -> bool {
     if key.is_empty() { a == b } else { entry(a, key) == entry(b, key) }
 }
 
-/// Without what came before.
+/// Removes duplicates.
 pub(super) fn unique(items: Vec<Value>) -> Vec<Value> {
     let mut seen = HashSet::new();
     items.into_iter().filter(|item| seen.insert(identity(item, ""))).collect()
 }
 
-/// `items` without those that are `others`, too.
+/// `items` without those that are in `others`.
 pub(super) fn without(items: &[Value], others: &[Value]) -> Vec<Value> {
     let others = places(others, "");
     items.iter().filter(|item| !others.contains_key(&identity(item, ""))).cloned().collect()
 }
 
-/// Where each item of a list is first, so that long lists take no longer than they must.
+/// The first position of each item in a list, hashed to avoid quadratic time.
 type Places = HashMap<Vec<u8>, usize>;
 
 fn places(items: &[Value], key: &str) -> Places {
@@ -222,7 +225,7 @@ fn places(items: &[Value], key: &str) -> Places {
     places
 }
 
-/// What tells an item from others: its key, or all of it.
+/// The identity of an item: its merge key, or the whole item.
 fn identity(item: &Value, key: &str) -> Vec<u8> {
     to_json(if key.is_empty() { item } else { item.get(key) })
 }

@@ -1,8 +1,8 @@
-//! JSON merge patch: objects are merged, `null` removes, all else replaces (RFC 7386).
+//! JSON merge patch (RFC 7386): objects are merged, `null` removes a field, other values replace.
 
 use super::{PatchError, lazy::LazyNode};
 
-/// Merges the JSON of a patch into that of an object.
+/// Merges a patch into an object, both as JSON text.
 pub fn apply_merge_patch_text(doc: &str, patch: &str) -> Result<String, PatchError> {
     let (mut doc, mut patch) = (LazyNode::new(doc), LazyNode::new(patch));
     match patch.expand() {

@@ -1,16 +1,16 @@
-//! Where in a shape a strategic patch is, and Go's way to print what is wrong there.
+//! The schema position of a strategic merge patch, and Go's formatting of values in its errors.
 
 use object::{FieldSchema, StructSchema, Type, Value};
 
 use super::PatchError;
 
-/// What the value being merged is, as far as the shape knows.
+/// The type of the value being merged.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PatchSchema<'a> {
     Struct(&'a StructSchema),
-    /// A map, with this type of values.
+    /// A map with values of this type.
     Map(&'a Type),
-    /// Anything that has no named fields.
+    /// A type without named fields.
     Other(&'a Type),
 }
 
@@ -18,12 +18,12 @@ pub(super) enum PatchSchema<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ObjectPatchMeta<'a> {
     pub(super) of: PatchSchema<'a>,
-    /// Not merged at all.
+    /// The object is replaced, not merged.
     pub(super) replace: bool,
     pub(super) retain_keys: bool,
 }
 
-/// The one object that a strategic merge patch replaces rather than merges.
+/// Whether a strategic merge patch replaces this object; it is the only one.
 pub(crate) fn is_replaced(shape: &str, field: &str) -> bool {
     shape == "PodDisruptionBudgetSpec" && field == "selector"
 }
@@ -32,9 +32,9 @@ pub(crate) fn is_replaced(shape: &str, field: &str) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListPatchMeta<'a> {
     pub(super) of: PatchSchema<'a>,
-    /// Merged item by item, not replaced.
+    /// Whether the list is merged item by item; otherwise it is replaced.
     pub(super) merge: bool,
-    /// By what items are told apart; empty for plain values.
+    /// The merge key; empty for scalars.
     pub(super) key: &'a str,
     pub(super) retain_keys: bool,
 }
@@ -95,7 +95,7 @@ impl<'a> PatchSchema<'a> {
         }
     }
 
-    /// As Go names the kind of the type.
+    /// Go's reflect kind of the type.
     pub(super) fn kind(self) -> &'static str {
         match self {
             Self::Map(_) => "map",
@@ -109,7 +109,7 @@ impl<'a> PatchSchema<'a> {
     }
 }
 
-/// A float as Go's `%v` prints it.
+/// Formats a float like Go's `%v`.
 pub(crate) fn go_float(n: f64) -> String {
     let text = format!("{n:e}");
     let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
@@ -119,7 +119,7 @@ pub(crate) fn go_float(n: f64) -> String {
     }
 }
 
-/// A value as Go's `%v` prints it.
+/// Formats a value like Go's `%v`.
 pub fn format_go_v(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -139,7 +139,7 @@ pub(super) fn shown_list(items: &[Value]) -> String {
     format!("[{}]", items.iter().map(format_go_v).collect::<Vec<_>>().join(" "))
 }
 
-/// A value as Go's `%s` prints it.
+/// Formats a value like Go's `%s`.
 pub(super) fn format_go_s(value: &Value) -> String {
     match value {
         Value::Bool(_) => format!("%!s(bool={})", format_go_v(value)),
@@ -150,7 +150,7 @@ pub(super) fn format_go_s(value: &Value) -> String {
     }
 }
 
-/// Go's name for the type of a decoded value.
+/// Go's type of a decoded value.
 pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",

@@ -1,11 +1,11 @@
-//! Strategic merge patch: a merge patch that knows the shape, so that lists are
-//! merged item by item, and that may say how:
+//! Strategic merge patch: a merge patch that uses the schema, so that lists are merged item by
+//! item. It may contain directives:
 //!
 //! ```text
-//! $patch: replace | delete               of the object that it stands in
+//! $patch: replace | delete               for the object that contains it
 //! $retainKeys: [a, b]                    drop all other fields
 //! $setElementOrder/containers: [...]     the order of the merged list
-//! $deleteFromPrimitiveList/args: [...]   values to take out of a list
+//! $deleteFromPrimitiveList/args: [...]   values to remove from a list
 //! ```
 
 use std::mem;
@@ -24,7 +24,8 @@ pub(super) const RETAIN_KEYS: &str = "$retainKeys";
 pub(super) const ORDER: &str = "$setElementOrder";
 pub(super) const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 
-/// Merges `patch` into an object of this shape. Directives leave the patch as they are obeyed.
+/// Merges `patch` into an object of this type. Directives are removed from the patch when they are
+/// executed.
 pub fn apply_strategic_merge_patch(
     shape: &StructSchema,
     doc: &Value,
@@ -39,12 +40,13 @@ pub fn apply_strategic_merge_patch(
 /// What a patch is merged into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// An object: directives are obeyed and go.
+    /// An object: directives are executed and removed.
     Apply,
-    /// Another patch: directives and `null`s stay for whoever applies the result.
+    /// Another patch: directives and `null`s stay in the result.
     MergePatches,
 }
 
+/// Merges a patch into an object.
 pub(super) fn merge_object(
     mut original: Value,
     patch: &mut Value,
@@ -156,7 +158,7 @@ pub(super) fn unknown_directive(directive: &Value, patch: &Value) -> PatchError 
     PatchError::Failed(format!("unknown patch type: {directive} in map: {patch}"))
 }
 
-/// Drops the fields that `$retainKeys` does not name.
+/// Drops the fields that `$retainKeys` does not list.
 fn retain_keys(original: &mut Value, patch: &mut Value, mode: Mode) -> Result<(), PatchError> {
     let Some(keys) = entry(patch, RETAIN_KEYS).cloned() else { return Ok(()) };
     delete(patch, RETAIN_KEYS);
@@ -178,7 +180,7 @@ fn retain_keys(original: &mut Value, patch: &mut Value, mode: Mode) -> Result<()
     Ok(())
 }
 
-/// Merges the lists whose order the patch sets.
+/// Merges the lists whose order the patch sets with `$setElementOrder`.
 fn ordered_lists(
     original: &mut Value,
     patch: &mut Value,
@@ -230,7 +232,7 @@ fn bad_type(found: &Value) -> PatchError {
     PatchError::Failed(format!("expected a []interface {{}}, but received a {found}"))
 }
 
-/// What a patch puts where nothing was. `None`: it was only there to delete.
+/// The value that a patch sets where there was none. `None`: the patch only deletes.
 fn without_directives(value: &mut Value) -> Option<Value> {
     if entry(value, DIRECTIVE).is_some() {
         return None;

@@ -1,8 +1,8 @@
-//! What `kubectl apply` sends: the patch that brings an object to what a file says.
+//! The three-way patch of `kubectl apply`, which brings an object to the state in a file.
 //!
-//! `original` is what was applied last, `modified` what shall be applied, `current` what is
-//! there. What `current` lacks of `modified` is set, what `modified` lacks of `original` is
-//! removed, what others have added stays.
+//! `original` is the last applied configuration, `modified` the new one, and `current` the live
+//! object. Fields of `modified` that differ from `current` are set, fields of `original` that
+//! `modified` lacks are removed, and fields that others have added stay.
 
 use object::{StructSchema, Value};
 
@@ -13,7 +13,7 @@ use super::{
     strategic::{Mode, merge_object},
 };
 
-/// A strategic merge patch where the shape is known, a JSON merge patch otherwise.
+/// Creates a strategic merge patch if the schema is known, otherwise a JSON merge patch.
 pub fn create_three_way_patch(
     shape: Option<&StructSchema>,
     original: &Value,
@@ -21,7 +21,7 @@ pub fn create_three_way_patch(
     current: &Value,
 ) -> Result<Value, PatchError> {
     let Some(shape) = shape else {
-        // A merge patch knows of no JSON that is kept as it is written.
+        // A merge patch compares parsed JSON, so raw JSON is expanded.
         let [original, modified, current] =
             [original, modified, current].map(Value::with_raw_expanded);
         let mut patch = merge_patch_diff(&original, &modified, DiffPart::Deletions);
@@ -34,7 +34,7 @@ pub fn create_three_way_patch(
     merge_object(deletions, &mut changes, place, Mode::MergePatches)
 }
 
-/// Adds `changes` to a merge patch that only removes.
+/// Adds `changes` to a merge patch that only removes fields.
 fn combine(patch: &mut Value, changes: Value) {
     if !patch.is_object() || !changes.is_object() {
         *patch = changes;

@@ -1,4 +1,4 @@
-//! From message to tree.
+//! Decodes a protobuf message to a value.
 
 use std::mem;
 
@@ -12,7 +12,7 @@ use super::{
     wire::{BYTES, DecodeError, WireValue},
 };
 
-/// The content of an envelope.
+/// The decoded envelope (`runtime.Unknown`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
     pub api_version: &'a str,
@@ -20,7 +20,7 @@ pub struct Envelope<'a> {
     pub message: &'a [u8],
 }
 
-/// Takes the envelope off.
+/// Decodes the envelope.
 pub fn decode_envelope(bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     let mut rest = bytes.strip_prefix(MAGIC).ok_or(DecodeError)?;
     let mut opened = Envelope { api_version: "", kind: "", message: &[] };
@@ -42,14 +42,15 @@ pub fn decode_envelope(bytes: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     Ok(opened)
 }
 
-/// Decodes an object. Fields with an unknown number are skipped.
+/// Decodes an object. Fields with unknown numbers are skipped.
 pub fn decode(shape: &StructSchema, message: &[u8]) -> Result<Value, DecodeError> {
     Decoder { message, validated_text: "" }.object(shape, message, MAX_DOCUMENT).map(Value::Object)
 }
 
+/// Decodes the values of one message.
 struct Decoder<'a> {
     message: &'a [u8],
-    /// A part of it that is known to be text.
+    /// A part of the message that is known to be UTF-8.
     validated_text: &'a str,
 }
 
@@ -66,7 +67,7 @@ impl<'a> Decoder<'a> {
         Ok(Value::sort_fields(fields))
     }
 
-    /// Reads the fields of an object.
+    /// Decodes the fields of an object.
     fn read(
         &mut self,
         shape: &StructSchema,
@@ -75,7 +76,7 @@ impl<'a> Decoder<'a> {
         depth: usize,
     ) -> Result<(), DecodeError> {
         let depth = depth.checked_sub(1).ok_or(DecodeError)?;
-        let Some(index) = shape.index() else { return Ok(()) }; // a CRD's fields have no numbers
+        let Some(index) = shape.index() else { return Ok(()) }; // a CRD has no field numbers
         let (mut last, mut repeated) = (0, false);
         while !message.is_empty() {
             let (tag, wire) = WireValue::decode_field(&mut message)?;
@@ -85,7 +86,7 @@ impl<'a> Decoder<'a> {
                 self.read(inner, wire.bytes()?, fields, depth)?;
                 continue;
             };
-            // Most fields of a message are empty: nobody has set them.
+            // Most fields of a message are empty, because they were not set.
             match slot.encoding {
                 ProtoEncoding::Text => match wire.bytes()? {
                     [] if slot.omits_zero => continue,
@@ -128,7 +129,7 @@ impl<'a> Decoder<'a> {
                     fields.push((word, value));
                 }
             }
-            // Numbers go up, unless somebody is up to something.
+            // Field numbers increase, unless the message was crafted or not written by upstream.
             repeated |= tag <= last;
             last = last.max(tag);
         }
@@ -138,7 +139,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// The items of a list, and what is behind them.
+    /// The items of a list, and the rest of the message.
     fn list(
         &mut self,
         item: &Type,
@@ -161,7 +162,7 @@ impl<'a> Decoder<'a> {
         Ok((items.into(), message))
     }
 
-    /// The entries of a map, and what is behind them.
+    /// The entries of a map, and the rest of the message.
     fn map(
         &mut self,
         item: &Type,
@@ -239,7 +240,7 @@ impl<'a> Decoder<'a> {
                 [_, 1, _] => Ok(self.part(bytes, 3)?.into()),
                 [_, _, n] => Ok(Value::Int(n.cast_signed())),
             },
-            // What is within a map or a list is a message of its own.
+            // A list or map inside a map or list is a nested message.
             (Type::List(item), WireValue::Bytes(mut bytes)) => {
                 let depth = depth.checked_sub(1).ok_or(DecodeError)?;
                 let mut items = Vec::new();
@@ -263,7 +264,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A struct and what may stand in its place are two fields of one message.
+    /// Decodes a struct or its alternative: two fields of one message.
     fn either(
         &mut self,
         shape: &StructSchema,
@@ -301,7 +302,7 @@ impl<'a> Decoder<'a> {
         Ok(if items.is_empty() { found } else { items.into_iter().collect() })
     }
 
-    /// The text that field `tag` holds.
+    /// The string in field `tag`.
     fn part(&mut self, mut bytes: &'a [u8], tag: u64) -> Result<&'a str, DecodeError> {
         let mut found = "";
         while let Some(wire) = next(tag, &mut bytes)? {
@@ -312,8 +313,8 @@ impl<'a> Decoder<'a> {
         Ok(found)
     }
 
-    /// What these bytes of the message say. A message is text for long stretches: one look at a
-    /// stretch does for all the texts in it.
+    /// The bytes as a string. Messages are mostly text, so a long stretch is validated at once, for
+    /// all the strings in it.
     #[inline]
     fn text(&mut self, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
         let at = bytes.as_ptr().addr().wrapping_sub(self.validated_text.as_ptr().addr());
@@ -326,7 +327,7 @@ impl<'a> Decoder<'a> {
     #[cold]
     fn look(&mut self, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
         if bytes.is_empty() {
-            return Ok(""); // stands nowhere in the message, maybe, and the known part stays known
+            return Ok(""); // may point outside of the message; the validated part stays
         }
         let at = bytes.as_ptr().addr().wrapping_sub(self.message.as_ptr().addr());
         let rest = self.message.get(at..).unwrap_or(bytes);
@@ -337,7 +338,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The next field with this number, if there is one.
+/// The next field with this number.
 fn next<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<WireValue<'a>>, DecodeError> {
     while !message.is_empty() {
         let (found, wire) = WireValue::decode_field(message)?;
@@ -348,7 +349,7 @@ fn next<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<WireValue<'a>>, D
     Ok(None)
 }
 
-/// The next field of the message, if it has this number: its first byte tells, unless that is large.
+/// The next field, if it has this number. Its first byte decides, unless the number is large.
 #[inline]
 fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<WireValue<'a>>, DecodeError> {
     let head = tag << 3 | BYTES;
@@ -364,7 +365,7 @@ fn same<'a>(tag: u64, message: &mut &'a [u8]) -> Result<Option<WireValue<'a>>, D
     }))
 }
 
-/// A field may come again: lists and maps grow, of all else the last counts.
+/// Merges repeated fields: lists and maps are concatenated; of other fields the last value counts.
 #[cold]
 fn merge_repeated(fields: &mut Vec<(FieldId, Value)>) {
     let mut all = mem::take(fields);
@@ -379,7 +380,7 @@ fn merge_repeated(fields: &mut Vec<(FieldId, Value)>) {
     }
 }
 
-/// What the values of one field are together, in their order.
+/// The merged value of a repeated field.
 fn merged(mut values: Vec<Value>) -> Value {
     let is_list = |value: &Value| matches!(value, Value::List(_));
     if values.len() > 1 && values.iter().all(is_list) {
@@ -391,7 +392,7 @@ fn merged(mut values: Vec<Value>) -> Value {
     values.pop().unwrap_or_default()
 }
 
-/// Seconds and nanoseconds; an empty message is no moment.
+/// Decodes seconds and nanoseconds; an empty message is no time.
 fn moment(bytes: &[u8]) -> Result<Option<(i64, i64)>, DecodeError> {
     if bytes.is_empty() {
         return Ok(None);
@@ -400,7 +401,7 @@ fn moment(bytes: &[u8]) -> Result<Option<(i64, i64)>, DecodeError> {
     Ok(Some((seconds.cast_signed(), nanos.cast_signed())))
 }
 
-/// The numbers that fields 1 and 2 hold, at these places.
+/// The numbers in fields 1 and 2, at these indexes.
 fn numbers(mut bytes: &[u8]) -> Result<[u64; 3], DecodeError> {
     let mut found = [0; 3];
     while !bytes.is_empty() {
@@ -429,7 +430,7 @@ mod tests {
         let read = |message: &[u8]| decode(<ObjectMeta as Lens>::SHAPE, message);
         let meta = read(b"\x0a\x03a\xc3\xa9\x1a\x01b").unwrap();
         assert_eq!((meta["name"].as_str(), meta["namespace"].as_str()), (Some("aé"), Some("b")));
-        // The last byte of the name and the first of the next field are one character.
+        // The last byte of the name and the first of the next field form one character.
         assert_eq!(read(b"\x0a\x02a\xc3\x9a\x01\x01b"), Err(DecodeError));
         assert_eq!(read(b"\x0a\x02a\xff"), Err(DecodeError));
         assert_eq!(read(b"\x0a\x7fa"), Err(DecodeError));

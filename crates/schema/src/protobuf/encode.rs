@@ -1,4 +1,4 @@
-//! From tree to message.
+//! Encodes a value as a protobuf message.
 
 use object::{
     Bytes, Duration, Lens, ListMeta, MicroTime, ObjectMeta, ProtoEncoding, StructAlternative,
@@ -17,7 +17,7 @@ pub fn encode(shape: &StructSchema, object: &Value) -> Vec<u8> {
     out
 }
 
-/// Encodes a list of objects that are encoded already.
+/// Encodes a list of encoded objects.
 pub fn encode_list(meta: &Value, items: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
     put_message(1, &mut out, |out| fields(<ListMeta as Lens>::SHAPE, meta, out));
@@ -25,8 +25,8 @@ pub fn encode_list(meta: &Value, items: impl Iterator<Item = Vec<u8>>) -> Vec<u8
     out
 }
 
-/// The beginning of a list in its envelope, whose items are so large when encoded. Each
-/// follows behind its `encode_item_header`; `ENVELOPE_TAIL` is behind the last.
+/// The start of a list in its envelope; `items` are the sizes of the encoded items. Each item
+/// follows after its `encode_item_header`, and `ENVELOPE_TAIL` ends the list.
 pub fn encode_list_header(
     (api_version, kind): (&str, &str),
     meta: &Value,
@@ -49,22 +49,22 @@ pub fn encode_list_header(
     out
 }
 
-/// What stands before an item of a list that is so large when encoded.
+/// Writes the header of a list item of this encoded size.
 pub fn encode_item_header(size: usize, out: &mut Vec<u8>) {
     put_length(2, size, out);
 }
 
-/// The empty rest of an envelope, behind its message.
+/// The empty remaining fields of an envelope, after its message.
 pub const ENVELOPE_TAIL: &[u8] = &[3 << 3 | 2, 0, 4 << 3 | 2, 0];
 
-/// An object of which only the metadata is known.
+/// Encodes a PartialObjectMetadata.
 pub fn encode_partial_object_metadata(meta: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     put_message(1, &mut out, |out| fields(<ObjectMeta as Lens>::SHAPE, meta, out));
     out
 }
 
-/// One event of a watch; the object comes with its envelope.
+/// Encodes a watch event; the object includes its envelope.
 pub fn encode_event(event: &str, object: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.len() + 32);
     put_bytes(1, event.as_bytes(), &mut out);
@@ -72,7 +72,7 @@ pub fn encode_event(event: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Puts the envelope around an encoded object: what is stored, and sent.
+/// Wraps an encoded object in its envelope, for storage and responses.
 pub fn encode_envelope(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 64);
     envelope(api_version, kind, &mut out);
@@ -90,7 +90,7 @@ fn envelope(api_version: &str, kind: &str, out: &mut Vec<u8>) {
 }
 
 fn fields(shape: &StructSchema, object: &Value, out: &mut Vec<u8>) {
-    let Some(index) = shape.index() else { return }; // what a CRD declares has no numbers
+    let Some(index) = shape.index() else { return }; // custom resources have no field numbers
     index.for_each_proto_field(object, |slot, value| match slot.encoding {
         _ if value.is_null() && !slot.always_encoded => {}
         ProtoEncoding::Text => match value {
@@ -170,13 +170,13 @@ fn put(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
         Type::StructOr(shape, plain) => {
             put_message(tag, out, |out| either(shape, *plain, value, out));
         }
-        // A list within a map or a list is a message of its own.
+        // A list inside a map or list is a nested message.
         Type::List(item) => put_message(tag, out, |out| items(1, item, value, out)),
         Type::Map(item) => put_message(tag, out, |out| entries(1, item, value, out)),
     }
 }
 
-/// A struct and what may stand in its place are two fields of one message.
+/// Encodes a struct or its alternative: two fields of one message.
 fn either(shape: &StructSchema, plain: StructAlternative, value: &Value, out: &mut Vec<u8>) {
     let at = if plain == StructAlternative::Bool { 2 } else { 1 };
     if plain == StructAlternative::Bool {
@@ -193,7 +193,7 @@ fn either(shape: &StructSchema, plain: StructAlternative, value: &Value, out: &m
     }
 }
 
-/// Seconds and nanoseconds; no moment at all is an empty message.
+/// Encodes seconds and nanoseconds; no time is an empty message.
 fn moment(tag: u32, moment: Option<(i64, i64)>, out: &mut Vec<u8>) {
     put_message(tag, out, |out| {
         if let Some((seconds, nanos)) = moment {

@@ -1,6 +1,6 @@
-//! Numbers and lengths as protobuf writes them.
+//! Protobuf wire format: varints, lengths and field headers.
 
-/// The bytes are not a message of this shape.
+/// The bytes are not a valid message of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed protobuf message")]
 pub struct DecodeError;
@@ -10,7 +10,7 @@ pub(super) const FIXED64: u64 = 1;
 pub(super) const BYTES: u64 = 2;
 pub(super) const FIXED32: u64 = 5;
 
-/// One field as it stands in a message.
+/// The value of one field on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WireValue<'a> {
     Number(u64),
@@ -19,7 +19,7 @@ pub(super) enum WireValue<'a> {
 }
 
 impl<'a> WireValue<'a> {
-    /// The next field's number and content.
+    /// Decodes the next field: its number and value.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "what it gives then stays in registers")]
     pub(super) fn decode_field(from: &mut &'a [u8]) -> Result<(u64, Self), DecodeError> {
@@ -79,7 +79,7 @@ fn take_varint(from: &mut &[u8]) -> Result<u64, DecodeError> {
     }
 }
 
-/// A number, and how many bytes it takes.
+/// Decodes a varint; returns it and its length in bytes.
 #[cold]
 fn take_long(from: &[u8]) -> Result<(u64, usize), DecodeError> {
     let mut n = 0;
@@ -105,7 +105,7 @@ pub(super) fn put_number(tag: u32, n: u64, out: &mut Vec<u8>) {
     put_head(tag, VARINT, n, out);
 }
 
-/// A field's number and kind, and the number behind it: mostly two bytes.
+/// Writes a field header and a varint; mostly two bytes.
 #[inline]
 fn put_head(tag: u32, kind: u64, n: u64, out: &mut Vec<u8>) {
     let head = u64::from(tag) << 3 | kind;
@@ -132,13 +132,13 @@ pub(super) fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// What stands before so many bytes.
+/// Writes the header of a field with this many bytes.
 pub(super) fn put_length(tag: u32, length: usize, out: &mut Vec<u8>) {
     put_head(tag, BYTES, length as u64, out);
 }
 
-/// A nested message, written in place. Its length is known only afterwards: there is room for
-/// a short one in front, and a longer one moves the message.
+/// Writes a nested message in place. One byte is reserved for its length; the message is moved if
+/// the length needs more.
 #[expect(clippy::indexing_slicing, reason = "writes only within what it has written itself")]
 pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     put_length(tag, 0, out);

@@ -6,7 +6,7 @@ use object::{IntOrString, ObjectMeta};
 
 use super::*;
 
-/// A world of nodes and pods that the plan is carried out in.
+/// A set, nodes and pods on which the plan is carried out.
 struct World {
     set: DaemonSet,
     nodes: Vec<Node>,
@@ -49,7 +49,7 @@ impl World {
         plan(&scene).into_iter().map(|step| step.action).collect()
     }
 
-    /// Does what is planned, and says it in a few words.
+    /// Carries out the plan; returns a short description of each step.
     fn go(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         for act in self.steps() {
@@ -97,7 +97,7 @@ impl World {
         self.pods.iter_mut().for_each(|pod| mark(pod, "Running", true));
     }
 
-    /// Until nothing is left to do, everything becoming ready at once.
+    /// Runs until no step is left; every pod becomes ready at once.
     fn settle(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         loop {

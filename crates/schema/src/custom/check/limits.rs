@@ -1,9 +1,9 @@
-//! Schemas and objects that would keep a thread busy for long.
+//! Tests with schemas and objects that would take long to validate.
 
 use super::*;
 use crate::sample::tree;
 
-/// What is wrong with `value`, within a limit of work.
+/// The errors of `value`, within a work budget.
 fn limited(limit: u64, schema: &str, value: &Value, old: Option<&Value>) -> Vec<String> {
     let schema = JsonSchema::from(tree(schema));
     let mut errs = ErrorList::default();
