@@ -1,4 +1,4 @@
-//! `tiphys up`: everything on one machine.
+//! `tiphys up`: runs a whole cluster on one host.
 //!
 //! ```text
 //!  up ──starts──► supervise ──► control   API server, controllers, scheduler: an ordinary user
@@ -6,7 +6,7 @@
 //!   └─waits for the node, then says what to do next
 //! ```
 //!
-//! `tiphys join` starts the same without `control`.
+//! `tiphys join` starts the same processes without `control`.
 
 pub(crate) mod check;
 mod cluster_location;
