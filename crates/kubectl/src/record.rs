@@ -1,4 +1,4 @@
-//! `--record`: keeps the command line with the object it changed.
+//! `--record`: stores the command line in the change-cause annotation of the object.
 
 use object::Value;
 
@@ -7,7 +7,7 @@ use crate::{error::Result, flags::Flag, invocation::Invocation, select::Info, se
 pub(crate) const FLAGS: &[Flag] =
     &[Flag::bool("record").deprecated("--record will be removed in the future")];
 
-/// What is to be kept, if anything.
+/// The change-cause to store, if any.
 #[derive(Debug)]
 pub(crate) struct ChangeCause(Option<String>);
 
@@ -26,7 +26,7 @@ impl ChangeCause {
         Self(Some(line))
     }
 
-    /// Adds it to an object that was changed already.
+    /// Patches the annotation into an object that has already been changed.
     pub(crate) fn send(&self, call: &Invocation<'_>, info: &Info, object: &mut Value) -> Result {
         if self.0.is_some() {
             let mut patch = Value::object();

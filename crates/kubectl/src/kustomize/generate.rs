@@ -1,4 +1,4 @@
-//! Config maps and secrets made from literals and files.
+//! ConfigMap and Secret generators.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::{
     print::json,
 };
 
-/// How long a line of a secret is.
+/// Length of the lines of a Secret's base64 data.
 const WIDTH: usize = 70;
 
 pub(super) fn run(
@@ -119,7 +119,7 @@ fn one(
     Ok(Resource { hashed, ..Resource::new(object, chain) })
 }
 
-/// Long texts in lines, as they are in secrets.
+/// Wraps long texts into lines, as kustomize does in Secrets.
 fn wrapped(text: &str) -> String {
     if text.len() <= WIDTH {
         return text.to_owned();
@@ -129,7 +129,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What goes into the object, by key.
+/// The keys and values of the object.
 fn pairs(kustomization: &Kustomization, args: &Value) -> Result<Vec<(String, Vec<u8>)>> {
     let mut all: Vec<(String, Vec<u8>)> = Vec::new();
     let texts = |name: &str| args[name].items().iter().filter_map(Value::as_str);
@@ -177,8 +177,7 @@ fn pairs(kustomization: &Kustomization, args: &Value) -> Result<Vec<(String, Vec
     Ok(all)
 }
 
-/// Ten letters that stand for the contents of an object; `none` stands for data that is not
-/// there.
+/// The ten-character hash suffix for the content of an object. `none` is hashed for missing data.
 pub(crate) fn hash(object: &Value, name: &str, none: &Value) -> String {
     let mut told = Value::object();
     let or_empty = |value: &Value| if value.is_null() { none.clone() } else { value.clone() };
