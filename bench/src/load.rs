@@ -45,10 +45,12 @@ impl Load {
         post(&self.clients[0], path, account.to_owned()).await
     }
 
+    /// Creates all pods.
     pub(crate) async fn create(&self) -> Result<()> {
         self.spread(|client, at| async move { post(&client, PODS, pod(at)).await }).await
     }
 
+    /// Reads all pods, one by one.
     pub(crate) async fn get(&self) -> Result<()> {
         self.spread(|client, at| async move {
             read(&client, &format!("{PODS}/p{at}"), "application/json").await.map(drop)
@@ -56,6 +58,7 @@ impl Load {
         .await
     }
 
+    /// Lists all pods several times.
     pub(crate) async fn list(&self, accept: &'static str, times: u32) -> Result<()> {
         for _ in 0..times {
             let size = read(&self.clients[0], PODS, accept).await?;

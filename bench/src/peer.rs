@@ -44,6 +44,7 @@ pub(crate) struct Usage {
 }
 
 impl ServerUnderTest {
+    /// Starts our API server.
     pub(crate) async fn ours(executable: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let port = free_port()?;
@@ -61,6 +62,7 @@ impl ServerUnderTest {
         Self::wait(self.port, vec![process], &self.executable, self.folder).await
     }
 
+    /// Starts upstream's API server and etcd.
     pub(crate) async fn upstream(programs: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let (port, store, peers) = (free_port()?, free_port()?, free_port()?);
@@ -115,6 +117,7 @@ impl ServerUnderTest {
         Ok(Self { port, token, ready, processes, executable, folder })
     }
 
+    /// CPU time and memory of all processes of the server.
     pub(crate) fn usage(&self) -> Usage {
         let mut all = Usage { cpu: Duration::ZERO, memory: 0 };
         for process in &self.processes {

@@ -194,6 +194,7 @@ pub(crate) fn client(peer: &ServerUnderTest) -> Client {
     Client::new(Config::new(Arc::new(tcp)).auth(Auth::Token(peer.token.clone())))
 }
 
+/// Creates a ConfigMap.
 pub(crate) async fn make(client: &Client, name: &str) -> Result<()> {
     let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"n":"-1"}}}}"#);
     post(client, OBJECTS, body).await

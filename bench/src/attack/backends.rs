@@ -32,6 +32,7 @@ const PAGES: &[&str] = &[
     "redirect",
 ];
 
+/// A sequence against one of the three kinds of backends.
 pub(crate) fn sequence(random: &mut Random) -> Sequence {
     let requests = match random.below(4) {
         0 => conversion(random),

@@ -73,6 +73,7 @@ const RENEW: usize = 20_000;
 /// How far live memory after a cleaning may exceed that after the first cleanings, in bytes.
 const GROWTH: usize = 256 << 20;
 
+/// Runs a campaign, or replays a file with `--repeat`.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let settings = Settings { patience: arguments.patience, everything: arguments.everything };
     let limits = Limits { settings, memory: arguments.memory };
@@ -332,7 +333,7 @@ impl Campaign {
         }
     }
 
-    /// Starts a new process, which is told the edges that are already known.
+    /// Starts a new process, and passes the known edges to it.
     fn renew(&mut self) -> Result<()> {
         let known: Vec<u32> = self.corpus.edges.iter().copied().collect();
         self.process = Process::start(self.limits, &known)?;

@@ -67,8 +67,10 @@ pub(crate) struct Settings {
     pub(crate) everything: bool,
 }
 
+/// Panics and other faults that were found outside of a request's own check.
 static PANICS: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
 
+/// Runs the process under attack until its standard input ends.
 pub(crate) fn run(settings: Settings) -> Result<()> {
     // Otherwise the process would outlive its parent, and a request may run for ever.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;

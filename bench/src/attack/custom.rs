@@ -79,6 +79,7 @@ fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
     }
 }
 
+/// A sequence about a CustomResourceDefinition or an object of one.
 pub(crate) fn sequence(random: &mut Random) -> Sequence {
     let number = random.below(8);
     let name = kinds::name(number);

@@ -49,6 +49,7 @@ impl Generator {
         Ok(Self { kinds, sweep, random, opened: 0 })
     }
 
+    /// The next sequence.
     pub(crate) fn next(&mut self) -> Sequence {
         let mut random = self.random.clone();
         let sequence = match random.below(20) {
@@ -160,6 +161,7 @@ impl Generator {
     }
 }
 
+/// A random valid object of a kind.
 pub(crate) fn target<'a>(kind: &'a Kind, random: &mut Random) -> Target<'a> {
     let (number, namespace) = (random.below(NAMES), NAMESPACES[random.below(2)]);
     let object = kind.object(random.below(kind.bases.len()), number).unwrap_or_default();
@@ -167,6 +169,7 @@ pub(crate) fn target<'a>(kind: &'a Kind, random: &mut Random) -> Target<'a> {
 }
 
 impl Target<'_> {
+    /// The path of the collection that the object belongs to.
     pub(crate) fn collection(&self) -> String {
         self.kind.collection(self.namespace)
     }

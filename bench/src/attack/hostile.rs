@@ -29,6 +29,7 @@ pub(crate) struct Hostile {
 }
 
 impl Hostile {
+    /// Starts to listen.
     pub(crate) async fn start() -> Result<Self> {
         let now = object::SystemClock.now();
         let authority = CertificateAuthority::create("hostile", now)?;

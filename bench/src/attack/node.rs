@@ -73,6 +73,7 @@ impl Node {
 #[derive(Debug, Default)]
 struct Pretended(Mutex<State>);
 
+/// The state of the fake runtime.
 #[derive(Debug, Default)]
 struct State {
     next: u64,
@@ -80,6 +81,7 @@ struct State {
     containers: BTreeMap<String, (String, cri::ContainerStatus)>,
 }
 
+/// An encoded response, or a gRPC status code and message.
 type Answered = Result<Vec<u8>, (u16, String)>;
 
 /// Handles a gRPC call: five bytes of framing, the message, and the status in trailers.

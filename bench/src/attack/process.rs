@@ -39,6 +39,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Starts a process, and passes the known edges to it.
     pub(crate) fn start(limits: Limits, known: &[u32]) -> Result<Self> {
         let errors = NamedTempFile::new()?;
         let mut command = process::Command::new(std::env::current_exe()?);

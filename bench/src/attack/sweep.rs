@@ -66,6 +66,7 @@ impl Sweep {
         (self.turn.min(self.places.len()), self.places.len())
     }
 
+    /// Whether the opening is not over yet.
     pub(crate) fn is_opening(&self) -> bool {
         self.turn < self.opening
     }
@@ -75,6 +76,7 @@ impl Sweep {
         self.lists.contains(&self.turn)
     }
 
+    /// The next field to attack.
     pub(crate) fn next(&mut self) -> Place {
         let place = self.places[self.turn % self.places.len()].clone();
         self.turn += 1;

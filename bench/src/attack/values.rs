@@ -104,6 +104,7 @@ pub(crate) fn structure(shape: &StructSchema, random: &mut Random, depth: usize)
     Value::Object(object)
 }
 
+/// A hostile number.
 pub(crate) fn number(random: &mut Random) -> Value {
     match random.below(5) {
         0 => json!(random.of(NUMBER_TEXTS)),
@@ -129,6 +130,7 @@ pub(crate) fn text(name: &str, random: &mut Random) -> Value {
     json!(random.of(TEXTS))
 }
 
+/// A hostile value for a field that accepts any JSON.
 pub(crate) fn tree(random: &mut Random) -> Value {
     json!(random.of(TREES))
 }

@@ -96,6 +96,8 @@ pub(crate) fn isolate() -> bool {
 }
 
 impl World {
+    /// Starts the cluster. `isolated`: whether `isolate` has succeeded. `everything`: enables all alpha and beta
+    /// features.
     pub(crate) async fn start(isolated: bool, everything: bool) -> Result<Self> {
         let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
             flags.runtime_config = vec!["api/all=true".into()];

@@ -42,6 +42,7 @@ pub(super) fn feed(target: &str, input: &[u8], text: &str) -> bool {
     }
 }
 
+/// The corpus of a target.
 pub(super) fn seeds(target: &str) -> &'static [&'static str] {
     match target {
         "jwt" => &[

@@ -48,6 +48,7 @@ impl LiveServer {
         Ok(Self { runtime, _cluster: cluster, admin, anybody })
     }
 
+    /// The corpus of a target.
     pub(super) fn corpus(&self, target: &str) -> Vec<Vec<u8>> {
         match target {
             "spdy" => vec![self.runtime.block_on(session())],

@@ -38,6 +38,7 @@ impl CacheCodec<Bytes> for RawBytes {
     }
 }
 
+/// An open store.
 struct EmbeddedStore {
     engine: Arc<dyn Engine<Bytes>>,
     things: Arc<WatchCache<Bytes>>,
@@ -115,6 +116,7 @@ pub(crate) struct Row {
     pub(crate) open_cpu: f64,
 }
 
+/// Measures opening and writing with a growing number of keys.
 pub(crate) async fn curve(folder: &Path, steps: &[usize], size: usize) -> Result<Vec<Row>> {
     let (mut rows, mut there) = (Vec::new(), 0);
     for step in steps {

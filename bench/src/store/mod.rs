@@ -81,6 +81,7 @@ const PARTS: &[(&str, usize, Measurement)] = &[
     ("watch", 1, Measurement::Watch(WatchLoad { watchers: 1_000, distinct: false, writes: 20 })),
 ];
 
+/// Runs the benchmark, or the server that is measured.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let folder = arguments.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
@@ -139,6 +140,7 @@ async fn measure(servers: &[Server], wanted: &impl Fn(&str) -> bool) -> Result<V
     Ok(lines)
 }
 
+/// A measurement: name, value, and whether higher is better.
 type Seen = (String, f64, bool);
 
 fn note(lines: &mut Vec<ResultRow>, server: usize, seen: impl IntoIterator<Item = Seen>) {

@@ -30,6 +30,7 @@ impl Server {
         Self { child: command.spawn()?, address }.ready()
     }
 
+    /// Starts an etcd.
     pub(crate) fn etcd(program: &Path, folder: &Path) -> Result<Self> {
         let (address, peer) = (free()?, free()?);
         let (url, peer) = (format!("http://{address}"), format!("http://{peer}"));

@@ -74,14 +74,17 @@ impl Command {
         Self { name, aliases: &[], flags, run, subcommands: &[], failure_exit_code: 1 }
     }
 
+    /// Sets the aliases.
     pub(crate) const fn aliases(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
 
+    /// Sets the exit code of failures.
     pub(crate) const fn failure(self, failure: u8) -> Self {
         Self { failure_exit_code: failure, ..self }
     }
 
+    /// Sets the subcommands.
     pub(crate) const fn inner(self, inner: &'static [Command]) -> Self {
         Self { subcommands: inner, ..self }
     }
@@ -320,6 +323,7 @@ pub(crate) enum DryRun {
 }
 
 impl DryRun {
+    /// Parses `--dry-run`.
     pub(crate) fn of(call: &Invocation<'_>) -> Result<Self> {
         match call.flags.text("dry-run") {
             "" | "none" | "false" => Ok(Self::No),

@@ -81,6 +81,7 @@ impl Flag {
         Self { required: true, ..self }
     }
 
+    /// Sets the value for a flag that is given without one.
     pub(crate) const fn bare(self, bare: &'static str) -> Self {
         Self { no_opt_default: Some(bare), ..self }
     }

@@ -99,6 +99,7 @@ impl<'a> Invocation<'a> {
         self.out_bytes(text.as_bytes());
     }
 
+    /// Writes bytes to stdout.
     #[expect(clippy::unused_self, reason = "a call is what speaks")]
     pub(crate) fn out_bytes(&self, bytes: &[u8]) {
         stdio::write(&mut std::io::stdout().lock(), bytes);
@@ -133,6 +134,7 @@ impl<'a> Invocation<'a> {
         self.print_err(&request_log::line(level, text));
     }
 
+    /// The current time in seconds since 1970.
     #[expect(clippy::unused_self, reason = "a call is what knows the time")]
     pub(crate) fn now(&self) -> i64 {
         SystemClock.now()
@@ -207,10 +209,12 @@ impl<'a> Invocation<'a> {
         }
     }
 
+    /// Whether `--namespace` was given.
     pub(crate) fn namespace_given(&self) -> bool {
         !self.flags.global("namespace").is_empty()
     }
 
+    /// The namespace from the flag, the current context, or `default`.
     pub(crate) fn namespace(&self) -> Result<String> {
         let given = self.flags.global("namespace");
         if !given.is_empty() {
@@ -221,6 +225,7 @@ impl<'a> Invocation<'a> {
         Ok(if set.is_empty() { "default" } else { set }.to_owned())
     }
 
+    /// The API server; connects at the first call.
     pub(crate) fn server(&self) -> Result<&Server> {
         if let Some(server) = self.server.get() {
             return Ok(server);
@@ -234,6 +239,7 @@ impl<'a> Invocation<'a> {
         self.server.get().map_or(0, Server::warnings)
     }
 
+    /// The resources of the server; runs discovery at the first call.
     pub(crate) fn resources(&self) -> Result<&RestMapper> {
         if let Some(resources) = self.resources.get() {
             return Ok(resources);

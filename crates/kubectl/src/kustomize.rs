@@ -104,7 +104,7 @@ const ORDER_FIRST: &[&str] = &[
 ];
 const ORDER_LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// Builds the objects of a kustomization. `say` gets deprecation warnings.
+/// Builds the objects of a kustomization. `say` is called with deprecation warnings.
 pub(crate) fn build(folder: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Value>> {
     if folder.contains("://") || folder.starts_with("git@") {
         return Err(CommandError::error(format!(

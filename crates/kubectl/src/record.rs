@@ -12,6 +12,7 @@ pub(crate) const FLAGS: &[Flag] =
 pub(crate) struct ChangeCause(Option<String>);
 
 impl ChangeCause {
+    /// The command line, if `--record` is given.
     pub(crate) fn of(call: &Invocation<'_>) -> Self {
         if !call.flags.is_true("record") {
             return Self(None);
@@ -36,6 +37,7 @@ impl ChangeCause {
         Ok(())
     }
 
+    /// Sets the change-cause annotation.
     pub(crate) fn annotate(&self, object: &mut Value) {
         if let Some(line) = &self.0 {
             object["metadata"]["annotations"]["kubernetes.io/change-cause"] = line.as_str().into();

@@ -77,6 +77,7 @@ impl Resource {
         if self.group.is_empty() { kind } else { format!("{kind}.{}", self.group) }
     }
 
+    /// The URL path of an object, or of the collection if `name` is empty.
     pub(crate) fn path(&self, namespace: &str, name: &str) -> String {
         let root =
             if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
@@ -106,6 +107,7 @@ const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 impl RestMapper {
+    /// Runs discovery.
     pub(crate) fn load(server: &Server) -> Result<Self> {
         let mut this = Self::default();
         let mut core = server.get_as("/api", AGGREGATED)?;

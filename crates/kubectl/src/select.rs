@@ -151,6 +151,7 @@ impl Invocation<'_> {
         if self.has_files() { self.read_files(how) } else { self.select_words(words, how, false) }
     }
 
+    /// The objects that `words` select. `selecting`: whether a selector or `--all` is given.
     pub(crate) fn select_words(
         &self,
         words: &[String],
@@ -329,6 +330,7 @@ impl Invocation<'_> {
         if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) }
     }
 
+    /// Whether `-f` or `-k` is given.
     pub(crate) fn has_files(&self) -> bool {
         !self.flags.all("filename").is_empty() || self.flags.is_set("kustomize")
     }

@@ -82,6 +82,7 @@ impl Server {
         self.get_as(path, JSON)
     }
 
+    /// Gets an object in the media type `accept`.
     pub(crate) fn get_as(&self, path: &str, accept: &str) -> Result<Value> {
         let bytes = self.bytes(Method::GET, path, accept, None)?;
         decode(&bytes)

@@ -20,11 +20,13 @@ impl Objects {
         Self(client.clone())
     }
 
+    /// The typed client of a kind.
     pub fn api<K: Kind>(&self) -> Api<K> {
         let api = Api::new(&self.0);
         if K::SCOPE == Scope::Namespaced { api.namespaced("default") } else { api }
     }
 
+    /// Creates an object from JSON.
     #[track_caller]
     pub fn create<K: Kind>(&self, json: &str) -> impl Future<Output = K> {
         let (at, api, object) = (Location::caller(), self.api::<K>(), K::from(tree(json)));

@@ -149,6 +149,7 @@ fn article(what: &MetadataField) -> String {
     if what.noun == "label" { "a label".to_owned() } else { "an annotation".to_owned() }
 }
 
+/// The changes of the labels or annotations of an object.
 struct Change<'a> {
     what: &'a MetadataField,
     /// Whether more than one object is changed.

@@ -220,6 +220,7 @@ fn confirm(call: &Invocation<'_>, infos: &[Info]) -> bool {
     yes
 }
 
+/// Deletes an object; returns the server's response.
 pub(crate) fn delete(call: &Invocation<'_>, info: &Info, options: &Options) -> Result<Value> {
     if options.dry_run == DryRun::Client {
         return call.server()?.get(&info.path());
@@ -235,6 +236,7 @@ pub(crate) fn delete(call: &Invocation<'_>, info: &Info, options: &Options) -> R
     call.server()?.delete(&info.path(), &body)
 }
 
+/// Prints that an object was deleted.
 pub(crate) fn say(call: &Invocation<'_>, info: &Info, options: &Options) {
     if options.short {
         call.print(&format!("{}\n", info.named()));

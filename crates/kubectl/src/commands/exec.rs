@@ -48,6 +48,7 @@ fn exec(call: &Invocation<'_>) -> Result {
     Session { pod: &pod, container: &container, tty }.exec(call, command)
 }
 
+/// Fails if the pod has completed.
 pub(super) fn check_phase(pod: &Value, doing: &str) -> Result {
     match pod["status"]["phase"].as_str() {
         Some(phase @ ("Succeeded" | "Failed")) => Err(CommandError::error(format!(

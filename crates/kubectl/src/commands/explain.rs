@@ -161,6 +161,7 @@ enum Depth {
     Levels(usize),
 }
 
+/// The schemas of an OpenAPI document.
 struct Schemas<'a> {
     all: &'a Value,
 }

@@ -230,6 +230,7 @@ fn tables(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     CommandError::collect(fails)
 }
 
+/// The options of a table, from the flags.
 pub(crate) fn options(
     call: &Invocation<'_>,
     resource: &Resource,

@@ -11,6 +11,7 @@ use crate::{
     server::JSON,
 };
 
+/// Prints objects, then watches them.
 pub(crate) fn watch(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     let (mut parts, fails) = get::parts(call)?;
     CommandError::collect(fails)?;

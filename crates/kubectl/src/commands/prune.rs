@@ -40,6 +40,7 @@ pub(super) struct AppliedObjects {
 }
 
 impl AppliedObjects {
+    /// Adds an applied object.
     pub(super) fn note(&mut self, info: &Info, object: &Value) {
         if info.resource.namespaced {
             self.namespaces.insert(info.namespace.clone());

@@ -18,6 +18,7 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
+/// A taint to set or remove.
 #[derive(Clone, PartialEq)]
 struct Taint {
     key: String,

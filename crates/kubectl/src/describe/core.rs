@@ -93,6 +93,7 @@ pub(super) fn service(
     Ok(())
 }
 
+/// Formats the ready endpoints for the port of this name, at most three: `10.0.0.5:80,10.0.0.6:80 + 2 more...`.
 pub(super) fn endpoints_of(slices: &[Value], name: &str) -> String {
     if slices.is_empty() {
         return "<none>".to_owned();
@@ -125,6 +126,7 @@ pub(super) fn endpoints_of(slices: &[Value], name: &str) -> String {
     if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
 }
 
+/// The items of a list, separated by commas; `none` if it is empty.
 pub(super) fn joined(list: &Value, none: &str) -> String {
     let texts: Vec<String> = list.items().iter().map(either).collect();
     if texts.is_empty() { none.to_owned() } else { texts.join(",") }

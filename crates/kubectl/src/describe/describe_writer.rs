@@ -81,11 +81,13 @@ impl DescribeWriter {
         self.done += &SHEET.align(&std::mem::take(&mut self.lines));
     }
 
+    /// The whole text, aligned.
     pub(super) fn text(mut self) -> String {
         self.flush();
         self.done
     }
 
+    /// The text with its tabs, not aligned.
     pub(super) fn raw(self) -> String {
         self.lines
     }

@@ -37,6 +37,7 @@ pub(super) fn template(template: &Value, sheet: &mut DescribeWriter) {
     sheet.column("  Tolerations", &containers::tolerations(&spec["tolerations"]));
 }
 
+/// Formats a LabelSelector.
 pub(super) fn selector(tree: &Value) -> String {
     Selector::from_label_selector(tree)
         .map_or_else(|error| error.to_string(), |selector| selector.to_string())

@@ -14,6 +14,7 @@ use crate::{
 /// Length of the lines of a Secret's base64 data.
 const WIDTH: usize = 70;
 
+/// Adds the generated ConfigMaps and Secrets.
 pub(super) fn run(
     kustomization: &Kustomization,
     all: &mut Vec<Resource>,

@@ -32,6 +32,7 @@ impl Target {
         })
     }
 
+    /// Whether an object is selected.
     pub(super) fn fits(&self, resource: &Resource) -> bool {
         let (group, version) = resource.group_and_version();
         let names = resource.names();

@@ -83,6 +83,7 @@ const DEPRECATED_FIELDS: &[(&str, &str)] = &[
 ];
 
 impl Kustomization {
+    /// Reads the kustomization file of a directory. `say` is called with deprecation warnings.
     pub(super) fn load(root: &Path, say: &mut dyn FnMut(&str)) -> Result<Self> {
         let there: Vec<PathBuf> =
             FILES.iter().map(|name| root.join(name)).filter(|path| path.is_file()).collect();

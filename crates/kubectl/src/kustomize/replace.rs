@@ -9,6 +9,7 @@ use crate::{
     workload::items_mut,
 };
 
+/// Applies the replacements of a kustomization.
 pub(super) fn run(kustomization: &Kustomization, all: &mut [Resource]) -> Result {
     for entry in kustomization.tree["replacements"].items() {
         let entries = match entry["path"].as_str() {

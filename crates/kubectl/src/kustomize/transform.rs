@@ -14,6 +14,7 @@ use crate::{
     workload::items_mut,
 };
 
+/// Applies all transformers of a kustomization.
 pub(super) fn run(kustomization: &Kustomization, all: &mut Vec<Resource>) -> Result {
     patch::run(kustomization, all)?;
     namespace(kustomization.text("namespace"), all);

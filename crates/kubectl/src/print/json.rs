@@ -41,6 +41,7 @@ pub(crate) fn float(n: f64) -> String {
     format!("{n}")
 }
 
+/// Writes a value as JSON.
 struct Writer<'a> {
     declared: Option<Declared>,
     /// The field names that lead to the current value.

@@ -14,6 +14,7 @@ pub(crate) fn declared(object: &Value) -> String {
     writer.out + "\n"
 }
 
+/// Writes a value as KYAML.
 struct Writer<'a> {
     declared: Declared,
     /// The field names that lead to the current value.

@@ -34,6 +34,7 @@ struct Pipeline {
     commands: Vec<Vec<Term>>,
 }
 
+/// A term of a command: its function or one of its arguments.
 #[derive(Clone, Debug)]
 enum Term {
     /// A field path of the current value: `.a.b`, and `.` itself.

@@ -144,6 +144,7 @@ async fn send(
     }
 }
 
+/// Subscribes to SIGWINCH, if sizes are sent.
 pub(super) fn watch_size(sizes: &Sizes) -> std::io::Result<Option<Signal>> {
     match sizes {
         Sizes::None => Ok(None),
@@ -162,6 +163,7 @@ pub(super) fn first_sizes(sizes: &Sizes, size: Option<(u16, u16)>) -> Vec<(u16, 
     }
 }
 
+/// Waits for the next signal; for ever if there is none.
 pub(super) async fn next(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),

@@ -22,6 +22,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The location of the cluster with this data directory.
     #[cfg(test)]
     pub(crate) fn at(dir: &std::path::Path) -> Self {
         Self { data_dir: Some(dir.to_owned()), name: None }

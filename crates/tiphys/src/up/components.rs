@@ -124,10 +124,12 @@ fn in_control(data: &Path) -> Flags {
     ]
 }
 
+/// The configuration of the kubelet.
 pub(super) fn kubelet(ours: &[(&str, String)], args: &ComponentArgs) -> Result<kubelet::Config> {
     crate::commands::kubelet::config_of(merge(ours, &args.kubelet, KUBELET)?)
 }
 
+/// The flags of kube-proxy.
 pub(super) fn kube_proxy(args: &ComponentArgs) -> Result<proxy::Arguments> {
     let ours = vec![("kubeconfig", "/dev/null".to_owned()), ("hostname-override", "n".to_owned())];
     crate::commands::read_flags(merge(&ours, &args.proxy, PROXY)?)

@@ -20,6 +20,7 @@ pub(super) fn start(client: &Client, node: &str) -> Context {
     cx
 }
 
+/// The controller.
 #[derive(Debug)]
 struct ControlPlaneRole {
     nodes: CachedApi<Node>,

@@ -17,6 +17,7 @@ pub(super) fn note(layout: &DataDir, part: &str, in_a_row: u32, why: &str) {
     let _ = write_private(&path(layout, part), format!("{in_a_row}\n{why}").as_bytes());
 }
 
+/// Deletes the records.
 pub(super) fn clear(layout: &DataDir) {
     for part in PARTS {
         let _ = fs::remove_file(path(layout, part));

@@ -38,6 +38,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
+    /// Starts the supervisor in the background.
     pub(super) fn launch(layout: &DataDir, executable: &Path) -> Result<Self> {
         failures::clear(layout);
         let path = layout.path("log/supervisor.log");
@@ -194,6 +195,7 @@ pub(super) async fn reload(layout: &DataDir, supervisor: i32) -> Result<()> {
     Ok(())
 }
 
+/// Stops the supervisor with SIGTERM, and waits until it has exited.
 pub(super) async fn stop_supervisor(layout: &DataDir) -> Result<()> {
     let noted = status::pid(&layout.path("run/supervisor.pid"));
     for pid in noted.into_iter().chain(status::processes(layout, "supervise")) {

@@ -24,6 +24,7 @@ impl DataDir {
         &self.0
     }
 
+    /// The path of a file or directory below it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -46,6 +46,7 @@ impl Ipv4Cidr {
         Ok(Self::new(base, bits))
     }
 
+    /// The address at this offset.
     pub(crate) fn nth(&self, n: u32) -> IpAddr {
         IpAddr::V4(Ipv4Addr::from(self.base + n))
     }

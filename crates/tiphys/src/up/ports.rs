@@ -22,6 +22,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
+    /// Writes the ports to the file.
     pub(super) fn keep(self, layout: &DataDir) -> Result<()> {
         let [scheduler, manager] = KEYS;
         let text =

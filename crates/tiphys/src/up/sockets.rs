@@ -41,6 +41,7 @@ pub(crate) struct InheritedSockets {
 const SETTINGS: usize = 6;
 
 impl InheritedSockets {
+    /// Opens the listeners.
     pub(super) fn open(dir: &Path, settings: &ClusterConfig) -> Result<Self> {
         let port = settings.port;
         let address = SocketAddr::from(([0, 0, 0, 0], port));

@@ -249,6 +249,7 @@ fn check_kubeconfig(path: &Path) -> Result<()> {
     }
 }
 
+/// Copies the administrator's kubeconfig to a file.
 pub(super) fn copy_kubeconfig(layout: &DataDir, to: &Path) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let content = fs::read(layout.path("kubeconfig/admin"))?;

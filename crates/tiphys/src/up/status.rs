@@ -83,6 +83,7 @@ pub(super) fn in_foreground(pid: i32) -> bool {
     line.split(|byte| *byte == 0).nth(1) != Some(b"supervise")
 }
 
+/// Whether a process exists and is not a zombie.
 pub(super) fn lives(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid)
 }

@@ -208,6 +208,7 @@ fn pid_file(layout: &DataDir, name: &str) -> PathBuf {
     layout.path("run").join(format!("{name}.pid"))
 }
 
+/// Opens a log file for appending, readable by root only.
 pub(super) fn log(path: &Path) -> Result<fs::File> {
     let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     file.with_context(|| format!("cannot write {}", path.display()))

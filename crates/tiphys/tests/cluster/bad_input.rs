@@ -22,7 +22,7 @@ spec:
 ";
 const UNKNOWN_KIND: &str = "apiVersion: example.org/v1\nkind: Nonsense\nmetadata: {name: n}";
 const BROKEN: &str = "apiVersion: v1\nkind: [\n";
-/// A pod whose image is in a registry that nothing listens for.
+/// A pod with an image in a registry where nothing listens.
 const MISSING_IMAGE: &str = r"
 apiVersion: v1
 kind: Pod

@@ -120,6 +120,7 @@ fn a_full_disk_does_not_keep_a_cluster_from_going() {
     world.assert_nothing_left();
 }
 
+/// A file system mounted on the data directory, unmounted on drop.
 struct Mounted<'a>(&'a World);
 
 impl Drop for Mounted<'_> {

@@ -26,6 +26,7 @@ fn container(name: &str, script: &str, more: &str) -> String {
     format!("{{name: {name}, image: '{SHELL}', command: [/bin/sh, -c, '{script}'], {more}}}")
 }
 
+/// A cluster for the tests of pods.
 struct Cluster {
     world: World,
 }

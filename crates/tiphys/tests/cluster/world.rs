@@ -85,6 +85,7 @@ impl World {
         [format!("--tls-cert-file={certificate}"), format!("--tls-private-key-file={key}")]
     }
 
+    /// The built executable, in this network namespace.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         // Measurements use a release build.
         match std::env::var_os("TIPHYS_EXECUTABLE").as_ref().and_then(|given| given.to_str()) {
@@ -185,6 +186,7 @@ impl World {
         self.within(PATIENCE, what, holds);
     }
 
+    /// Waits until `holds` returns true; panics after `patience`.
     pub(crate) fn within(&self, patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
         let began = Instant::now();
         while !holds() {
@@ -276,16 +278,19 @@ fn ip(args: &str) -> String {
     run(Command::new("ip").args(args.split(' ')))
 }
 
+/// Runs a command and returns its output, whatever its exit status is.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
+/// Runs a command, which must succeed, and returns its standard output.
 pub(crate) fn run(command: &mut Command) -> String {
     let out = output(command);
     assert!(out.status.success(), "{command:?}: {}", said(&out));
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+/// Standard output and standard error of a command.
 pub(crate) fn said(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }

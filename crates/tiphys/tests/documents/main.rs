@@ -134,6 +134,6 @@ fn read_with(name: &str, document: &str, kubectl: Option<&str>, two: bool) {
 }
 
 fn repository() -> PathBuf {
-    // cargo runs tests in the package's folder
+    // cargo runs tests in the package's directory
     PathBuf::from("../..")
 }

@@ -15,6 +15,7 @@ pub(crate) struct Step {
     pub(crate) action: Action,
 }
 
+/// What a step does.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Save { name: String, content: String },

@@ -70,6 +70,7 @@ impl<'a> Reader<'a> {
         reader
     }
 
+    /// Executes a step and compares the output.
     pub(crate) fn follow(&mut self, step: &Step) -> Result<(), String> {
         match &step.action {
             Action::Save { name, content } => {

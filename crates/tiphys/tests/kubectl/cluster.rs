@@ -11,6 +11,7 @@ use crate::{
     world::{World, output, said},
 };
 
+/// The cluster of the tests of kubectl.
 pub(crate) struct Cluster(World);
 
 /// A pod with an idle shell.

@@ -43,6 +43,7 @@ fn forwards(cluster: &Cluster, websockets: &str) {
     });
 }
 
+/// A running `port-forward`.
 struct Forward {
     child: Child,
     /// Local ports, in the order of the arguments.

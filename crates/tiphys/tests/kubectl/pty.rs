@@ -55,6 +55,7 @@ impl Terminal {
         sys::descriptor::set_window_size(&self.keyboard, columns, rows).expect("a size");
     }
 
+    /// Everything that the terminal has shown so far.
     pub(crate) fn shown(&self) -> String {
         self.shown.lock().expect("no panic").clone()
     }

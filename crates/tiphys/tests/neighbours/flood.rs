@@ -51,6 +51,7 @@ pub(crate) struct Flood {
     answered: Arc<AtomicUsize>,
 }
 
+/// The clients of a flood.
 struct Tenant {
     kind: Kind,
     clients: Vec<Client>,

@@ -5,6 +5,7 @@ use std::{collections::HashMap, fs, path::PathBuf};
 use regex::Regex;
 use serde_json::Value;
 
+/// The recorded cases.
 pub(crate) struct Cases {
     /// Cases that need only an API server.
     pub(crate) cases: Vec<Case>,

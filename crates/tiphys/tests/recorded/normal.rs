@@ -15,6 +15,7 @@ const NEAR: i64 = 172_800;
 /// Node ports that the test objects set explicitly.
 const FIXED_PORTS: [&str; 4] = ["30080", "30053", "30443", "30081"];
 
+/// Normalises the output of one run.
 pub(crate) struct Normal {
     /// Paths and addresses of this run, with their placeholders in the recorded output.
     pub(crate) places: Vec<(String, &'static str)>,

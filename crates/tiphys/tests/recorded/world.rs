@@ -53,6 +53,7 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// Creates the objects.
     pub(crate) fn build(server: &Server) -> Self {
         let config = Kubeconfig::read(&server.kubeconfig()).and_then(|config| config.config(None));
         let client = Client::new(config.expect("a good kubeconfig").user_agent("world/1"));

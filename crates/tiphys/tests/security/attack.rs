@@ -88,6 +88,7 @@ spec:
         self.until("a neighbour runs", neighbour, said, "well\n");
     }
 
+    /// Stops the cluster, and requires that nothing is left.
     pub(crate) fn end(self) {
         self.world.tiphys(&["down", "--now"]);
         self.world.assert_nothing_left();

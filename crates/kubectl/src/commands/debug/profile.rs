@@ -8,6 +8,7 @@ use crate::{
     workload::{items_mut, push},
 };
 
+/// A debugging profile: the value of `--profile`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Profile {
     Legacy,

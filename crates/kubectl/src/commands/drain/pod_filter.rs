@@ -28,6 +28,7 @@ pub(super) struct Pods {
 }
 
 impl Pods {
+    /// All warnings as one text; `None` if there are none.
     pub(super) fn warnings(&self) -> Option<String> {
         let texts =
             self.warnings.iter().map(|(text, names)| format!("{text}: {}", names.join(", ")));

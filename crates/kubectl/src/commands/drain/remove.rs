@@ -49,6 +49,7 @@ pub(super) fn pods(call: &Invocation<'_>, pods: &[Value], dry_run: DryRun) -> Re
     })
 }
 
+/// The eviction or deletion of pods.
 struct Removal<'a> {
     call: &'a Invocation<'a>,
     server: &'a Server,

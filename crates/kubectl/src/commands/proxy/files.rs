@@ -14,6 +14,7 @@ use super::{Body, plain_answer};
 /// Maximum size in bytes of a file that is served.
 const LARGEST: u64 = 256 << 20;
 
+/// The response for a path: a file, a directory listing, or 404.
 pub(super) fn answer(folder: &Path, path: &str) -> Response<Body> {
     let missing = || plain_answer(StatusCode::NOT_FOUND, "404 page not found\n");
     let Some(path) = decode(path) else { return missing() };

@@ -17,6 +17,7 @@ fn wrong(says: &str) -> String {
     format!("template: output:1: {says}")
 }
 
+/// A piece of a template: text, or the content of `{{…}}`.
 enum Piece {
     Text(String),
     Action(String),
@@ -73,11 +74,13 @@ fn action_end(text: &str) -> Option<usize> {
     None
 }
 
+/// What ended a list of nodes: the end of the template, or an `end` or `else` action.
 enum End {
     Text,
     Word(String),
 }
 
+/// Parses pieces into nodes.
 struct Parser {
     pieces: Vec<Piece>,
     at: usize,
@@ -174,6 +177,7 @@ fn pipeline(text: &str) -> Result<Pipeline, String> {
     }
 }
 
+/// Parses the text of an action.
 struct Reader {
     chars: Vec<char>,
     at: usize,

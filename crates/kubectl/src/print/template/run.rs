@@ -34,6 +34,7 @@ pub(super) fn run(nodes: &[Node], value: &Value, strict: bool) -> Result<String,
     Ok(state.out)
 }
 
+/// The state of the execution of a template.
 struct State {
     out: String,
     /// Variables; of those with the same name the last is in scope.

@@ -190,6 +190,7 @@ async fn watch_certificates(
     }
 }
 
+/// The HTTPS server of a component.
 #[derive(Debug)]
 struct SecureServer {
     component: ServedComponent,

@@ -64,6 +64,7 @@ impl Files {
         Ok(Self(folder.exists().then_some(folder)))
     }
 
+    /// The directory of the new copies; `None` if no flag names a file.
     pub(super) fn folder(&self) -> Option<&Path> {
         self.0.as_deref()
     }

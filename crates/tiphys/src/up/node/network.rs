@@ -78,6 +78,7 @@ impl DeferredPodNetwork {
         self.network.get().ok_or_else(|| NetworkError("the node has no pod range yet".to_owned()))
     }
 
+    /// Sets the routes to the pods of other nodes: pod CIDR and node IP.
     pub(in crate::up) fn set_routes(&self, peers: BTreeMap<String, IpAddr>) {
         let peers = peers.into_iter().filter_map(|(range, ip)| Some((range.parse().ok()?, ip)));
         *self.peers.lock().unwrap_or_else(PoisonError::into_inner) = peers.collect();

@@ -188,10 +188,10 @@ pub(crate) fn note_restored(data: &Path, text: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Below the data folder: the settings of the cluster that was restored here.
+/// File below the data directory with the settings of the cluster that was restored here.
 const RESTORED: &str = "restored.yaml";
 
-/// Below the data folder: the settings that the cluster last ran with.
+/// File below the data directory with the settings that the cluster last ran with.
 const APPLIED: &str = "run/applied.yaml";
 
 #[cfg(test)]
