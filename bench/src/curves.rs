@@ -1,5 +1,5 @@
-//! What a write costs the server as there is more of everything else: objects of the
-//! same kind, and watchers that the write does not concern.
+//! Scalability of writes: CPU time of a write with a growing number of objects of the same kind, and of watches that
+//! the write does not affect.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::{
 };
 
 const CLIENTS: u32 = 32;
-/// Writes that are measured.
+/// Number of writes that are measured.
 const WRITES: u32 = 4_000;
-/// Watches on one connection.
+/// Number of watches on one connection.
 const WATCHES_PER_CONNECTION: usize = 1_000;
 
-/// Writes among more and more objects.
+/// Measures writes with a growing number of objects.
 pub(crate) async fn objects(peer: ServerUnderTest, most: u32) -> Result<()> {
     let clients: Vec<Client> = (0..CLIENTS).map(|_| client(&peer)).collect();
     let mut made = 0;
@@ -41,7 +41,7 @@ pub(crate) async fn objects(peer: ServerUnderTest, most: u32) -> Result<()> {
     Ok(())
 }
 
-/// Writes among more and more who watch something else.
+/// Measures writes with a growing number of watches of other objects.
 pub(crate) async fn watchers(peer: ServerUnderTest) -> Result<()> {
     let clients: Vec<Client> = (0..CLIENTS).map(|_| client(&peer)).collect();
     spread(&clients, 0..1_000, |client, at| async move { make(&client, &format!("o{at}")).await })
@@ -71,7 +71,7 @@ pub(crate) async fn watchers(peer: ServerUnderTest) -> Result<()> {
     Ok(())
 }
 
-/// The server's time for a write, of many.
+/// The server's CPU time per write, averaged over many.
 async fn measure_writes(peer: &ServerUnderTest, clients: &[Client], count: u32) -> Result<String> {
     let before = peer.usage().cpu;
     spread(clients, 0..WRITES, move |client, at| async move {
@@ -84,7 +84,7 @@ async fn measure_writes(peer: &ServerUnderTest, clients: &[Client], count: u32) 
     Ok(format!("{:.3} ms", each.as_secs_f64() * 1e3))
 }
 
-/// Every number to one of the clients, all clients at once.
+/// Distributes numbers among the clients, which work concurrently.
 async fn spread<F>(
     clients: &[Client],
     numbers: std::ops::Range<u32>,

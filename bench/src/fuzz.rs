@@ -1,6 +1,5 @@
-//! A small fuzzer: texts from a corpus, damaged and mixed, go through everything that
-//! reads what strangers send. What panics, or does not come back, is a bug. In a release build
-//! the first panic ends it, wherever it is.
+//! A small fuzzer: texts from a corpus are damaged and mixed, and fed to every parser of untrusted input. A panic or
+//! a hang is a bug. In a release build the first panic aborts the process.
 
 mod identity;
 mod live;
@@ -33,7 +32,7 @@ use store::bolt::{self, Bolt};
 
 use crate::random::Random;
 
-/// What is read.
+/// The parsers.
 pub(crate) const TARGETS: &[&str] = &[
     "json",
     "yaml",
@@ -62,13 +61,13 @@ pub(crate) const TARGETS: &[&str] = &[
     "spdy",
 ];
 
-/// What is being read, should that be the last.
+/// The current input, which the panic hook prints.
 static INPUT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// No input of a few kilobytes may take longer.
+/// Maximum time for an input of a few kilobytes.
 const INPUT_TIMEOUT: time::Duration = time::Duration::from_secs(5);
 
-/// Feeds one target for some time.
+/// Fuzzes one target for some time.
 pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
     if !TARGETS.contains(&target) {
         bail!("no such target: {target}; there are {}", TARGETS.join(", "));
@@ -101,7 +100,7 @@ pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
         inputs += 1;
         if read {
             taken += 1;
-            // What is still understood may lead further.
+            // An input that still parses may lead further.
             if corpus.len() < 4_000 && input.len() < 4_096 {
                 corpus.push(input);
             }
@@ -111,7 +110,7 @@ pub(crate) fn run(target: &str, time: time::Duration, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether the input was understood.
+/// Parses an input. Returns whether it is valid.
 fn run_input(target: &str, kinds: &[ResourceDefinition], input: &[u8], which: usize) -> bool {
     let text = String::from_utf8_lossy(input);
     let kind = &kinds[which];
@@ -119,7 +118,7 @@ fn run_input(target: &str, kinds: &[ResourceDefinition], input: &[u8], which: us
         "json" => {
             let plain = from_json(input);
             let read = from_json_strict(input, Some(&kind.schema), &mut Vec::new());
-            // What is too deep for a tree may be passed on as it is.
+            // What is too deep for a tree may be passed on unparsed.
             if !matches!(plain, Err(JsonError::Depth(_))) {
                 assert_eq!(plain, read, "{text}");
                 assert_eq!(plain.is_ok(), from_json_raw(input).is_ok(), "{text}");
@@ -198,9 +197,9 @@ fn run_input(target: &str, kinds: &[ResourceDefinition], input: &[u8], which: us
 
 fn document(text: &str) -> bool {
     yaml::from_yaml(text).is_ok_and(|tree| {
-        // A number may come back as a whole one, but it is written as before.
+        // A number may be read back as an integer, but it is written as before.
         let written = yaml::to_yaml(&tree);
-        // As upstream writes such a name, nobody reads it again.
+        // Upstream writes such a key in a form that cannot be read back.
         if written.contains("<<:") {
             return true;
         }
@@ -212,7 +211,7 @@ fn document(text: &str) -> bool {
     })
 }
 
-/// A moment or a length of time.
+/// Parses a timestamp or a duration.
 fn moment(text: &str) -> bool {
     let again = |canonical: fn(&str) -> Result<Text, String>| {
         canonical(text).is_ok_and(|one| {
@@ -235,7 +234,7 @@ fn expression(text: &str) -> bool {
     })
 }
 
-/// A definition of custom resources, and an object of the kind that it declares.
+/// Parses a CustomResourceDefinition, and an object of the kind that it defines.
 fn definition(kinds: &[ResourceDefinition], input: &[u8]) -> bool {
     let known = kinds.iter().find(|kind| kind.names.kind == "CustomResourceDefinition");
     let (Some(kind), Ok(mut crd)) = (known, from_json(input)) else { return false };
@@ -257,7 +256,7 @@ fn definition(kinds: &[ResourceDefinition], input: &[u8]) -> bool {
     true
 }
 
-/// A set of managed fields, and an object that is applied.
+/// Decodes a set of managedFields, and applies an object with server-side apply.
 fn apply(kind: &ResourceDefinition, input: &[u8], text: &str) -> bool {
     from_json(input).is_ok_and(|wanted| {
         if let Ok(set) = FieldSet::decode(wanted.get("set")) {
@@ -378,7 +377,7 @@ fn corpus(target: &str, kinds: &[ResourceDefinition]) -> Vec<Vec<u8>> {
     corpus
 }
 
-/// A file of a few pages, as snapshots have them.
+/// A snapshot file of a few pages.
 fn snapshot() -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
     let entries = (0..100_u64).map(|n| (n.to_be_bytes(), vec![0; 80]));

@@ -1,4 +1,4 @@
-//! One connection of many: TLS and HTTP/2, and the watches on it.
+//! An HTTP/2 connection over TLS, with its watches.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-/// A connection.
+/// An HTTP/2 connection.
 #[derive(Clone)]
 pub(crate) struct Http2Connection {
     send: SendRequest<Empty<Bytes>>,
@@ -21,7 +21,7 @@ pub(crate) struct Http2Connection {
     token: String,
 }
 
-/// A watch that has begun.
+/// The response of a watch.
 pub(crate) struct WatchStream {
     body: Incoming,
     read: BytesMut,
@@ -41,7 +41,7 @@ impl Http2Connection {
         Ok(Self { send, port, token: token.to_owned() })
     }
 
-    /// Begins a watch: its status, and what it says line by line.
+    /// Starts a watch; returns its status, and its events line by line.
     pub(crate) async fn watch(&mut self, path: &str) -> Result<(StatusCode, WatchStream)> {
         self.send.ready().await?;
         let uri = format!("https://127.0.0.1:{}{path}", self.port);

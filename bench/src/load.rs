@@ -1,5 +1,5 @@
-//! The requests: pods made by many clients at once, read one by one, listed whole; and read
-//! while others write.
+//! The load of the request benchmark: pods are created by many clients at once, read one by one, listed, and read
+//! during writes.
 
 use std::{
     sync::Arc,
@@ -16,12 +16,13 @@ use crate::peer::ServerUnderTest;
 
 const CLIENTS: u32 = 64;
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Reads while others write: as many of each in a second, which every server bears, for so long.
+/// Reads during writes: number of each per second, low enough for every server, and duration.
 const RATE: u32 = 200;
 const SECONDS: u32 = 10;
 
+/// The clients and the number of pods.
 pub(crate) struct Load {
-    /// A connection each.
+    /// The clients, each with its own connection.
     clients: Vec<Client>,
     pods: u32,
 }
@@ -36,7 +37,7 @@ impl Load {
         Self { clients: (0..CLIENTS).map(client).collect(), pods }
     }
 
-    /// What pods need before they can be made.
+    /// Creates the service account that pods need.
     pub(crate) async fn prepare(&self) -> Result<()> {
         let account =
             r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
@@ -44,10 +45,12 @@ impl Load {
         post(&self.clients[0], path, account.to_owned()).await
     }
 
+    /// Creates all pods.
     pub(crate) async fn create(&self) -> Result<()> {
         self.spread(|client, at| async move { post(&client, PODS, pod(at)).await }).await
     }
 
+    /// Reads all pods, one by one.
     pub(crate) async fn get(&self) -> Result<()> {
         self.spread(|client, at| async move {
             read(&client, &format!("{PODS}/p{at}"), "application/json").await.map(drop)
@@ -55,6 +58,7 @@ impl Load {
         .await
     }
 
+    /// Lists all pods several times.
     pub(crate) async fn list(&self, accept: &'static str, times: u32) -> Result<()> {
         for _ in 0..times {
             let size = read(&self.clients[0], PODS, accept).await?;
@@ -63,9 +67,8 @@ impl Load {
         Ok(())
     }
 
-    /// Reads and writes beside each other, each begun when its time is there, whether those
-    /// before it are done or not. Gives how long each read has taken from then on, the
-    /// shortest first.
+    /// Sends reads and writes at a fixed rate, regardless of whether earlier ones have completed. Returns the
+    /// latencies of the reads from their scheduled start, sorted.
     pub(crate) async fn get_during_writes(&self) -> Result<Vec<Duration>> {
         let (began, mut reads, mut writes) = (Instant::now(), JoinSet::new(), JoinSet::new());
         for at in 0..RATE * SECONDS {
@@ -89,7 +92,7 @@ impl Load {
         Ok(all)
     }
 
-    /// Every pod's number to one of the clients, all clients at once.
+    /// Distributes the numbers of the pods among the clients, which work concurrently.
     async fn spread<F>(&self, work: impl Fn(Client, u32) -> F + Copy + Send + 'static) -> Result<()>
     where
         F: Future<Output = Result<()>> + Send + 'static,
@@ -119,7 +122,7 @@ pub(crate) async fn post(client: &Client, path: &str, body: String) -> Result<()
     Ok(())
 }
 
-/// How many bytes the answer has.
+/// Size of the response in bytes.
 async fn read(client: &Client, path: &str, accept: &'static str) -> Result<usize> {
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static(accept));

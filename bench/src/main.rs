@@ -1,10 +1,10 @@
-//! Measurements, those of the API server beside upstream's in the same run: what requests cost
-//! the server, what its objects take, how soon it answers. The load comes from this
-//! process, on one core of its own; servers have the others.
+//! Benchmarks and fuzzers. API server benchmarks run ours and upstream's in the same run, and measure CPU time per
+//! request, memory of objects, and latency. The load comes from this process, on its own core; the servers have the
+//! others.
 //!
 //! `cargo run -p bench --release -- requests --ours target/…/release/tiphys [--upstream DIR]`
 //!
-//! DIR holds upstream's `kube-apiserver` and `etcd`; without it, ours alone is measured.
+//! DIR contains upstream's `kube-apiserver` and `etcd`; without it, only ours is measured.
 
 mod attack;
 mod curves;
@@ -30,10 +30,10 @@ use self::{
     peer::{ServerUnderTest, Usage},
 };
 
-/// How often everything is listed.
+/// Number of times that all objects are listed.
 const LISTS: u32 = 20;
 
-/// What is measured among others is how much memory objects take.
+/// Counts allocated bytes, to measure the memory of objects.
 #[global_allocator]
 static COUNTING: sys::CountingAllocator = sys::CountingAllocator;
 
@@ -108,16 +108,16 @@ enum BenchCommand {
     Store(store::Arguments),
 }
 
-/// What was measured of one server.
+/// The measurements of one server.
 struct ServerResults {
     ready: Duration,
     rows: Vec<RequestCost>,
-    /// Of reads beside writes: the one in the middle, and the one that 1 of 100 exceeds.
+    /// Latency of reads during writes: median and 99th percentile.
     reads: [Duration; 2],
     memory: u64,
 }
 
-/// What one request of a sort takes.
+/// The cost of one kind of request.
 struct RequestCost {
     name: &'static str,
     cpu: Duration,
@@ -152,7 +152,7 @@ fn fuzz(named: &[String], time: Duration, seed: u64) -> anyhow::Result<()> {
     named.iter().try_for_each(|target| fuzz::run(target, time, seed))
 }
 
-/// The parts that start servers.
+/// Runs the commands that start servers.
 async fn servers(part: BenchCommand) -> anyhow::Result<()> {
     match part {
         BenchCommand::Requests { ours, upstream, pods } => {

@@ -1,5 +1,5 @@
-//! What objects cost: a pod of 7 KB read, written, patched, applied and checked, beside
-//! `serde_json::Value` where that does the same; and what pods take in memory.
+//! Benchmark of objects: time to read, write, patch, apply and validate a pod of 7 KB, compared with
+//! `serde_json::Value` where that can do the same, and the memory of pods.
 
 use std::{
     hint::black_box,
@@ -18,7 +18,7 @@ const ROUNDS: u32 = 200;
 const TIMES: u32 = 50;
 const NOW: &str = "2024-01-02T03:04:05Z";
 
-/// Measures everything, and prints a line for each.
+/// Measures everything and prints a line for each.
 pub(crate) fn measure() -> Result<()> {
     let kinds = api::builtin_resources();
     let pods = kinds.iter().find(|kind| kind.names.kind == "Pod" && kind.names.group.is_empty());
@@ -110,7 +110,7 @@ fn speed(pods: &ResourceDefinition, json: &[u8]) -> Result<()> {
     if errs.is_empty() { Ok(()) } else { Err(anyhow!("the pod is not valid: {errs:?}")) }
 }
 
-/// What the creation of a pod is made of.
+/// Measures the steps of creating a pod.
 fn steps(pods: &ResourceDefinition, json: &[u8], pod: &Value) {
     let plain = from_json(json).expect("read before");
     line("read JSON", each(|| drop(black_box(from_json(json)))));
@@ -188,7 +188,7 @@ fn memory(pods: &ResourceDefinition, json: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A pod with all that pods usually have.
+/// A pod with all the usual fields.
 fn pod(pods: &ResourceDefinition, n: usize) -> Result<Value> {
     let mut pod = from_json(
         br#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-5d8f7c9b6d-",
@@ -252,7 +252,7 @@ fn read(pods: &ResourceDefinition, json: &[u8]) -> Result<Value> {
     Ok(pod)
 }
 
-/// All that is checked of a new object.
+/// All validation of a new object.
 fn check(pods: &ResourceDefinition, pod: &Value, errs: &mut ErrorList) {
     validate_object_meta(pod, None, pods.scope, errs);
     schema::validate_declarative(&pods.schema, pod, None, errs);
@@ -272,7 +272,7 @@ fn write(pods: &ResourceDefinition) -> FieldManagerRequest<'_> {
     }
 }
 
-/// What an applier sends, and the object that it is laid over.
+/// An apply configuration, and the live object that it is merged into.
 fn applied(pods: &ResourceDefinition, pod: &Value) -> Result<(Value, Value)> {
     let mut bare = pod.clone();
     bare.remove("status");
@@ -280,7 +280,7 @@ fn applied(pods: &ResourceDefinition, pod: &Value) -> Result<(Value, Value)> {
     Ok((bare, live.map_err(|error| anyhow!("{error:?}"))?))
 }
 
-/// How much memory is held for each of what is made, in bytes.
+/// Allocated bytes per created object.
 fn grown<T>(make: impl FnOnce() -> Result<Vec<T>>) -> Result<usize> {
     let before = sys::allocated_bytes();
     let made = make()?;
@@ -289,14 +289,14 @@ fn grown<T>(make: impl FnOnce() -> Result<Vec<T>>) -> Result<usize> {
     Ok(held)
 }
 
-/// The best of some rounds.
+/// The shortest time of several rounds.
 fn each(work: impl Fn()) -> Duration {
     let [best] = beside([&work]);
     best
 }
 
-/// The best of many short rounds of each, in turns: others share the machine, but do not
-/// interrupt every round.
+/// The shortest times of many short rounds, with the functions taking turns: other processes share the host, but do
+/// not interrupt every round.
 fn beside<const N: usize>(works: [&dyn Fn(); N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! A server under load: its processes, how to reach it, what it uses.
+//! A server under test: its processes, its address, and its resource usage.
 
 use std::{
     fs,
@@ -21,27 +21,30 @@ use tempfile::TempDir;
 
 const TOKEN: &str = "benchmark";
 const START_TIMEOUT: Duration = Duration::from_mins(1);
-/// As /proc counts.
+/// Clock ticks per second in /proc.
 const TICKS_PER_SECOND: u64 = 100;
 
+/// A running API server, ours or upstream's.
 pub(crate) struct ServerUnderTest {
     pub(crate) port: u16,
     pub(crate) token: String,
-    /// From the start of the last process to the first good answer.
+    /// Time from the start of the last process to the first successful response.
     pub(crate) ready: Duration,
     processes: Vec<Child>,
     executable: PathBuf,
     folder: TempDir,
 }
 
+/// The resource usage of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
-    /// Proportional share, in bytes.
+    /// Proportional set size, in bytes.
     pub(crate) memory: u64,
 }
 
 impl ServerUnderTest {
+    /// Starts our API server.
     pub(crate) async fn ours(executable: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let port = free_port()?;
@@ -49,7 +52,7 @@ impl ServerUnderTest {
         Self::wait(port, vec![process], executable, folder).await
     }
 
-    /// Kills ours without a warning, and starts it again on what it has left.
+    /// Kills our server with SIGKILL, and restarts it on the same data.
     pub(crate) async fn restart(mut self) -> Result<Self> {
         for process in &mut self.processes {
             process.kill()?;
@@ -59,6 +62,7 @@ impl ServerUnderTest {
         Self::wait(self.port, vec![process], &self.executable, self.folder).await
     }
 
+    /// Starts upstream's API server and etcd.
     pub(crate) async fn upstream(programs: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let (port, store, peers) = (free_port()?, free_port()?, free_port()?);
@@ -113,6 +117,7 @@ impl ServerUnderTest {
         Ok(Self { port, token, ready, processes, executable, folder })
     }
 
+    /// CPU time and memory of all processes of the server.
     pub(crate) fn usage(&self) -> Usage {
         let mut all = Usage { cpu: Duration::ZERO, memory: 0 };
         for process in &self.processes {
@@ -130,8 +135,8 @@ impl ServerUnderTest {
     }
 }
 
-/// Starts ours under upstream's name: that is how the whole executable is told which of its
-/// parts to be, and nothing to one that is the API server alone.
+/// Starts our server under upstream's name, which selects the component of the whole executable, and has no effect on
+/// an executable that is only the API server.
 fn ours(executable: &Path, folder: &Path, port: u16) -> Result<Child> {
     let mut command = Command::new(executable);
     command.arg0("kube-apiserver");
@@ -155,7 +160,7 @@ fn cores(servers: bool) -> Result<CpuSet> {
     Ok(set)
 }
 
-/// Starts a server on its cores: a process has those of its parent's thread.
+/// Starts a server on its cores: a process inherits the CPU affinity of its parent's thread.
 fn start(mut command: Command, folder: &Path) -> Result<Child> {
     let log = fs::File::options().create(true).append(true).open(folder.join("log"))?;
     let program = command.get_program().to_owned();
@@ -172,7 +177,7 @@ fn tokens(folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// As many files as this process and its children may ever have open.
+/// Raises the limit of open files of this process and its children to the maximum.
 pub(crate) fn raise_limits() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?)
@@ -198,7 +203,7 @@ async fn answers(port: u16, tls: &Arc<TlsOptions>) -> bool {
     answer.await.is_ok_and(|answer| answer.status == http::StatusCode::OK)
 }
 
-/// What this process, the load, has used.
+/// CPU time of this process, which generates the load.
 pub(crate) fn own_cpu() -> Duration {
     cpu(std::process::id())
 }

@@ -1,5 +1,6 @@
-//! A small generator of numbers, the same ones for the same seed.
+//! A small pseudo-random generator: the same seed gives the same numbers.
 
+/// A pseudo-random generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -8,6 +9,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
+    /// A random number below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -20,7 +22,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// One of these, of which there is at least one.
+    /// A random item of a list, which must not be empty.
     pub(crate) fn of<'a, T: ?Sized>(&mut self, all: &'a [&'a T]) -> &'a T {
         all[self.below(all.len())]
     }

@@ -1,5 +1,5 @@
-//! Many who watch: what each takes while nothing happens, how soon all hear of one
-//! write, and whether they go on where they were when the server was killed.
+//! Benchmark of many watches: memory of each while nothing happens, latency until all get an event, and whether they
+//! resume after the server was killed.
 
 use std::{
     sync::{
@@ -28,14 +28,14 @@ use crate::{
 
 const OBJECTS: &str = "/api/v1/namespaces/default/configmaps";
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Connections that are being opened at once.
+/// Number of connections that are opened concurrently.
 const AT_ONCE: usize = 64;
-/// Watches on one connection.
+/// Number of watches on one connection.
 const A_LINE: usize = 1_000;
-/// Writes before, and after, the server is killed.
+/// Number of writes before, and after, the server is killed.
 const WRITES: usize = 50;
 
-/// What all watchers share.
+/// State that all watches share.
 struct Watchers {
     port: u16,
     token: String,
@@ -44,11 +44,11 @@ struct Watchers {
     relists: AtomicUsize,
     progress: Notify,
     opening: Semaphore,
-    /// What each has heard of, in order.
+    /// The revisions that each watch has received, in order.
     logs: Vec<Mutex<Vec<u64>>>,
 }
 
-/// Connections with a watch each.
+/// Measures connections with one watch each.
 pub(crate) async fn connections(peer: ServerUnderTest, count: usize) -> Result<ServerUnderTest> {
     let client = client(&peer);
     make(&client, "w").await?;
@@ -112,7 +112,7 @@ pub(crate) async fn connections(peer: ServerUnderTest, count: usize) -> Result<S
     Ok(peer)
 }
 
-/// Watches that share connections.
+/// Measures watches that share connections.
 pub(crate) async fn streams(peer: ServerUnderTest, count: usize) -> Result<()> {
     let client = client(&peer);
     make(&client, "w").await?;
@@ -143,19 +143,19 @@ pub(crate) async fn streams(peer: ServerUnderTest, count: usize) -> Result<()> {
 }
 
 impl Watchers {
-    /// Watches for ever, from where it was whenever it is interrupted.
+    /// Watches for ever, and resumes at the last revision whenever the watch is interrupted.
     async fn watch(self: Arc<Self>, number: usize, mut revision: u64) {
         loop {
             let begun = self.clone().once(number, &mut revision).await;
             if begun.unwrap_or_default() {
                 self.watching.fetch_sub(1, SeqCst);
             }
-            // Not all at once, as clients do.
+            // Not all at the same time, as with real clients.
             sleep(Duration::from_millis(200 + 37 * (number as u64 % 64))).await;
         }
     }
 
-    /// Watches until the end. Gives whether it has begun.
+    /// Watches until the stream ends. Returns whether the watch had started.
     async fn once(self: Arc<Self>, number: usize, revision: &mut u64) -> Result<bool> {
         let permit = self.opening.acquire().await?;
         let mut line = Http2Connection::open(self.port, &self.token).await?;
@@ -194,18 +194,19 @@ pub(crate) fn client(peer: &ServerUnderTest) -> Client {
     Client::new(Config::new(Arc::new(tcp)).auth(Auth::Token(peer.token.clone())))
 }
 
+/// Creates a ConfigMap.
 pub(crate) async fn make(client: &Client, name: &str) -> Result<()> {
     let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"n":"-1"}}}}"#);
     post(client, OBJECTS, body).await
 }
 
-/// Writes the object that is watched. Gives its revision.
+/// Writes the object that is watched. Returns its revision.
 async fn write(client: &Client, number: usize) -> Result<u64> {
     let body = format!(r#"{{"data":{{"n":"{number}"}}}}"#);
     patch(client, "w", &body).await
 }
 
-/// Changes an object. Gives its revision.
+/// Patches an object. Returns its revision.
 pub(crate) async fn patch(client: &Client, name: &str, body: &str) -> Result<u64> {
     let mut headers = HeaderMap::new();
     let merge = HeaderValue::from_static("application/merge-patch+json");
@@ -219,8 +220,8 @@ pub(crate) async fn patch(client: &Client, name: &str, body: &str) -> Result<u64
     Ok(version.parse()?)
 }
 
-/// The revision that an event tells. It is not read as a whole: to hear must cost less than to
-/// tell, or else it is the listeners who are measured.
+/// The revision in an event. The event is not parsed as a whole: receiving must cost less than sending, otherwise the
+/// clients would be measured.
 fn revision_of(event: &[u8]) -> Option<u64> {
     const NAME: &[u8] = br#""resourceVersion":""#;
     let at = event.windows(NAME.len()).position(|part| part == NAME)?;
@@ -228,7 +229,7 @@ fn revision_of(event: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Memory once it has come to rest.
+/// Memory of the server once it is idle.
 async fn settled(peer: &ServerUnderTest) -> u64 {
     sleep(Duration::from_secs(3)).await;
     peer.usage().memory

@@ -1,10 +1,10 @@
-//! A short attack on the whole server, the same one each time: the opening of the sweep, in which hostile names, deep trees
-//! and extreme numbers come first. The long one: tests/attack/README.md.
+//! A short, deterministic attack on the whole server: the opening of the sweep, in which hostile names, deep trees
+//! and extreme numbers come first. The long attack: tests/attack/README.md.
 
 use std::process::Command;
 
-/// Names, trees, integers, times and quantities, not yet long lists: some ten seconds in a debug build, and a look at the
-/// controllers. A loaded machine takes longer; nothing depends on time.
+/// Number of requests: names, trees, integers, times and quantities, but not long lists. They take some ten seconds
+/// in a debug build, plus a check of the controllers; longer on a loaded host. Nothing depends on time.
 const REQUESTS: &str = "600";
 
 #[test]

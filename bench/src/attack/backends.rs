@@ -1,5 +1,5 @@
-//! Answers of webhooks, conversions and aggregated servers: each sequence makes one that answers something hostile, sends
-//! requests that lead to it, and removes it.
+//! Hostile responses of webhooks, conversion webhooks and aggregated API servers: each sequence registers a hostile
+//! backend, sends requests that reach it, and removes it.
 
 use base64::{
     Engine as _,
@@ -18,7 +18,7 @@ const CONFIGMAPS: &str = "/api/v1/namespaces/a/configmaps";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-/// Answers that are no review at all; see [`super::hostile`].
+/// Responses that are not reviews at all; see [`super::hostile`].
 const PAGES: &[&str] = &[
     "bomb",
     "deep",
@@ -32,6 +32,7 @@ const PAGES: &[&str] = &[
     "redirect",
 ];
 
+/// A sequence against one of the three kinds of backends.
 pub(crate) fn sequence(random: &mut Random) -> Sequence {
     let requests = match random.below(4) {
         0 => conversion(random),
@@ -41,7 +42,7 @@ pub(crate) fn sequence(random: &mut Random) -> Sequence {
     Sequence { requests, at_once: false }
 }
 
-/// Where a backend says this, or a page.
+/// The URL at which the backend responds with this value, or with a page.
 fn url(said: &Value, random: &mut Random) -> String {
     let path = match random.one_in(5) {
         true => random.of(PAGES).to_owned(),
@@ -50,7 +51,7 @@ fn url(said: &Value, random: &mut Random) -> String {
     format!("https://⟦hostile⟧/{path}")
 }
 
-/// A value that any part of an answer may be.
+/// A value for any field of a response.
 fn any(random: &mut Random) -> Value {
     match random.below(5) {
         0 => values::number(random),
@@ -164,7 +165,7 @@ fn conversion(random: &mut Random) -> Vec<Request> {
 }
 
 fn aggregated(random: &mut Random) -> Vec<Request> {
-    // the number of the group chooses the answers to discovery: see `hostile`
+    // the number of the group selects the discovery responses: see `hostile`
     let group = format!("g{}.example.com", random.below(12));
     let service = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": format!("v1.{group}")},

@@ -1,5 +1,5 @@
-//! The attack itself: sends, watches, keeps what leads somewhere, and writes down each fault with the requests that
-//! bring it about.
+//! The fuzzing campaign: sends sequences of requests, watches the server, keeps sequences that reach new code, and
+//! records each fault with the requests that reproduce it.
 
 use std::{
     collections::BTreeMap,
@@ -62,17 +62,18 @@ pub(crate) struct Arguments {
     everything: bool,
 }
 
-/// So often the cluster is cleaned, in sequences; the opening is not held up by it.
+/// The cluster is cleaned after this many sequences; less often during the opening, to keep it short.
 const CLEAN: usize = 400;
 const CLEAN_OPENING: usize = 1600;
-/// So many sequences are sent at the same time where none of them must be told from the others by its edges. A machine that
-/// has much else to do gives each request a turn only now and then.
+/// Number of sequences that are sent concurrently when their edges need not be told apart. On a busy host each
+/// request waits long for its turn.
 const AT_ONCE: usize = 12;
-/// So often a new process is started, in sequences.
+/// A new process is started after this many sequences.
 const RENEW: usize = 20_000;
-/// After a cleaning, live memory may be so much more than after the first ones.
+/// How far live memory after a cleaning may exceed that after the first cleanings, in bytes.
 const GROWTH: usize = 256 << 20;
 
+/// Runs a campaign, or replays a file with `--repeat`.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let settings = Settings { patience: arguments.patience, everything: arguments.everything };
     let limits = Limits { settings, memory: arguments.memory };
@@ -92,31 +93,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     campaign.conclude()
 }
 
+/// A running campaign.
 struct Campaign {
     arguments: Arguments,
     limits: Limits,
     generator: Generator,
     corpus: Corpus,
     process: Process,
-    /// Everything that the present process was sent.
+    /// Everything that was sent to the current process.
     history: Vec<Sequence>,
     faults: BTreeMap<String, Found>,
     began: Instant,
-    /// When something new was found last.
+    /// When a new edge or fault was found last.
     news: Instant,
     sent: u64,
     codes: BTreeMap<u16, u64>,
-    /// Live memory after the first cleanings of this process.
+    /// Live memory in bytes after the first cleanings of this process.
     floor: usize,
     cleanings: usize,
-    /// So many sequences were sent since the last cleaning.
+    /// Number of sequences sent since the last cleaning.
     uncleaned: usize,
-    /// Whether there was a cleaning, in whatever process.
+    /// Whether there was a cleaning in any process.
     looked: bool,
-    /// The fault of `--expect` was found after this time.
+    /// Time after which the fault of `--expect` was found.
     expected: Option<Duration>,
 }
 
+/// A fault that was found.
 struct Found {
     after: Duration,
     times: u64,
@@ -186,7 +189,7 @@ impl Campaign {
             let sequences = self.next();
             self.send(&sequences)?;
             let opening = self.generator.sweep.is_opening();
-            // Long lists take their time: what came before them may have stopped a controller.
+            // Long lists take long, so controllers that earlier requests have stopped are detected first.
             let before_lists = self.generator.sweep.is_list() && !self.looked;
             if before_lists || self.uncleaned >= if opening { CLEAN_OPENING } else { CLEAN } {
                 self.looked = true;
@@ -200,11 +203,11 @@ impl Campaign {
                 self.tell();
             }
         }
-        // What was sent last may have stopped a controller.
+        // The last requests may have stopped a controller.
         if self.expected.is_none() && !self.arguments.first { self.clean() } else { Ok(()) }
     }
 
-    /// What is sent next.
+    /// The next sequences to send.
     fn next(&mut self) -> Vec<Sequence> {
         let mut sequences = Vec::new();
         let alone = self.process.edges > 0 || self.generator.sweep.is_list();
@@ -221,7 +224,8 @@ impl Campaign {
         sequences
     }
 
-    /// Whether the server has died of its like before: then it is seldom sent, so that other faults are found too.
+    /// Whether similar sequences have killed the server before. They are then sent only rarely, so that other faults
+    /// are found too.
     fn is_known_to_kill(&mut self, sequence: &Sequence) -> bool {
         let nested = sequence.nesting();
         let deaths = self.faults.iter().filter(|(key, _)| key.starts_with("stack overflow"));
@@ -267,8 +271,8 @@ impl Campaign {
         }
     }
 
-    /// Sends what has killed a process again, each request by itself: so it is known which one kills, and what the others do
-    /// is seen. Says whether one of them kills.
+    /// Sends sequences that have killed a process again, one request at a time, to find the request that kills it and
+    /// the faults of the others. Returns whether one of them kills it.
     fn send_apart(&mut self, sequences: &[Sequence]) -> Result<bool> {
         let mut died = false;
         for request in sequences.iter().flat_map(|sequence| &sequence.requests) {
@@ -289,7 +293,7 @@ impl Campaign {
         Ok(died)
     }
 
-    /// Which of several sequences takes too long, each sent alone to a new process.
+    /// Finds which of several sequences takes too long, by sending each alone to a new process.
     fn slow(&mut self, sequences: &[Sequence]) -> Vec<Fault> {
         let Ok(mut process) = Process::start(self.limits, &[]) else { return Vec::new() };
         let mut faults = Vec::new();
@@ -312,7 +316,7 @@ impl Campaign {
             }
             Ok(report) => {
                 self.cleanings += 1;
-                // The first ones fill what is bounded: rings, caches, pools.
+                // The first cleanings fill bounded structures: rings, caches, pools.
                 if self.cleanings <= 5 {
                     self.floor = self.floor.max(report.live);
                 } else if report.live > self.floor + GROWTH {
@@ -329,7 +333,7 @@ impl Campaign {
         }
     }
 
-    /// Starts a new process. What it has seen is known to the old one's heirs.
+    /// Starts a new process, and passes the known edges to it.
     fn renew(&mut self) -> Result<()> {
         let known: Vec<u32> = self.corpus.edges.iter().copied().collect();
         self.process = Process::start(self.limits, &known)?;
@@ -339,7 +343,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// Writes down a fault that is new, with the requests that bring it about.
+    /// Records a new fault, with the requests that reproduce it.
     fn found(&mut self, fault: Fault) -> Result<()> {
         if let Some(known) = self.faults.get_mut(&fault.key) {
             known.times += 1;
@@ -388,7 +392,7 @@ impl Campaign {
             file.display(),
             began.elapsed().as_secs_f64()
         );
-        // looking for the cause is no time of the attack
+        // the search for the cause does not count as time of the attack
         self.began += began.elapsed();
         self.news = Instant::now();
         self.faults.insert(fault.key, Found { after, times: 1, text: fault.text, file });

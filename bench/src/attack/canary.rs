@@ -1,5 +1,5 @@
-//! Whether controllers and scheduler still work after what they have seen: each is given something plain to do, and what
-//! it must bring about is waited for. A controller that waits for ever, or never rests, is found here.
+//! Canaries: checks that controllers and scheduler still work after an attack. Each gets a simple task, and its
+//! effect is awaited. This finds controllers that are blocked for ever or in a busy loop.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::{judge::Fault, world::World};
 
-/// One thing to do: what is created, and what must be there some time later. `ID` is another word each time.
+/// A task for a controller: the object to create, and the effect that must follow. `ID` is replaced by a new word
+/// each time.
 struct Canary {
     controller: &'static str,
     collection: &'static str,
@@ -22,15 +23,15 @@ struct Canary {
     is_there: fn(&Value) -> bool,
 }
 
-/// A reconcile takes milliseconds. The controllers may have a long way to go through what was sent, and the machine much
-/// else to do; only what is stuck costs this much time.
+/// Timeout of a task. A reconcile takes milliseconds, but the controllers may have a long queue and the host other
+/// work; only a blocked controller takes this long.
 const PATIENCE: Duration = Duration::from_mins(5);
 const PAUSE: Duration = Duration::from_millis(100);
-/// So long a process may go through what it was sent.
+/// Timeout for a process to work through its queues.
 const LONGEST_WORK: Duration = Duration::from_mins(10);
-/// A process that is busy runs or waits for a processor for most of the time,
+/// A busy process runs or waits for a CPU for most of the time,
 const WANTED: f64 = 0.5;
-/// and has one for some of it, however loaded the machine is.
+/// and runs for some of it, however loaded the host is.
 const HAD: f64 = 0.05;
 const WINDOW: Duration = Duration::from_secs(1);
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -105,7 +106,7 @@ fn has_items(list: &Value) -> bool {
     list["items"].as_array().is_some_and(|items| !items.is_empty())
 }
 
-/// Gives every controller its task, and says which have not done it. Removes what was made.
+/// Gives every controller its task, and returns those that have not done it. Deletes the created objects.
 pub(crate) async fn check(world: &World) -> Result<Vec<Fault>> {
     let id = format!("canary-{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let faults = join_all(CANARIES.iter().map(|canary| try_one(world, canary, &id))).await;
@@ -114,7 +115,7 @@ pub(crate) async fn check(world: &World) -> Result<Vec<Fault>> {
     for canary in CANARIES {
         delete(world, &format!("{}/{id}?gracePeriodSeconds=0", canary.collection)).await?;
     }
-    // The garbage collector and the namespace controller end the rest.
+    // The garbage collector and the namespace controller delete the rest.
     for (controller, path) in [
         ("garbage-collector", format!("/apis/apps/v1/namespaces/ping/replicasets/{id}")),
         ("namespace", format!("/api/v1/namespaces/{id}")),
@@ -163,8 +164,8 @@ async fn delete(world: &World, path: &str) -> Result<()> {
     world.ask("DELETE", path, None).await.map(drop)
 }
 
-/// Whether the process comes to rest when it is given nothing to do. Its threads either run or wait for a processor while
-/// they are busy, so that others on the machine do not hide it.
+/// Whether the process becomes idle when it gets no requests. Busy threads either run or wait for a CPU, so both are
+/// counted: otherwise other load on the host would hide them.
 pub(crate) async fn comes_to_rest() -> Option<Fault> {
     let began = Instant::now();
     while began.elapsed() < LONGEST_WORK {
@@ -181,7 +182,7 @@ pub(crate) async fn comes_to_rest() -> Option<Fault> {
     Some(Fault::new("busy: the process does not come to rest", text))
 }
 
-/// Time that all threads have run, and time that they have waited for a processor.
+/// Time that all threads have run, and time that they have waited for a CPU.
 fn demand() -> (Duration, Duration) {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let (mut ran, mut waited) = (0, 0);

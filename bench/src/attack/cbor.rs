@@ -1,4 +1,4 @@
-//! Bodies in CBOR: a valid object, damaged where only this encoding can be.
+//! CBOR bodies: a valid object, damaged in ways that only this encoding allows.
 
 use serde_json::Value;
 
@@ -8,9 +8,10 @@ use super::{
 };
 use crate::random::Random;
 
-/// Says that what follows is CBOR; a body begins so.
+/// The CBOR self-describe tag, with which a body starts.
 const MAGIC: &[u8] = b"\xd9\xd9\xf7";
-/// Heads and items that no valid object has: endless ones, reserved ones, sizes beyond the body, tags, numbers of all widths.
+/// Heads and items that no valid object contains: indefinite lengths, reserved values, sizes beyond the body, tags,
+/// numbers of all widths.
 const HOSTILE: &[&[u8]] = &[
     b"\x5f\x41a\x41b\xff",
     b"\x7f\x61a\x60\xff",
@@ -42,10 +43,10 @@ const HOSTILE: &[&[u8]] = &[
     b"",
 ];
 
-/// The object, damaged in half of the cases. `None`: it is too deep for a tree here.
+/// The object in CBOR, damaged in half of the cases. `None` if it is nested too deep to be built here.
 pub(crate) fn body(text: &str, random: &mut Random) -> Option<Body> {
     if text.contains("⟦deep") {
-        return None; // nesting is made below
+        return None; // nesting is generated below
     }
     let tree: Value = serde_json::from_slice(&expand(text, &Nothing)).ok()?;
     let mut bytes = MAGIC.to_vec();
@@ -57,7 +58,7 @@ pub(crate) fn body(text: &str, random: &mut Random) -> Option<Body> {
     Some(Body::bytes(&bytes))
 }
 
-/// Writes a value; the one for which `left` is 0 becomes a hostile one.
+/// Writes a value; the value at which `left` is 0 is replaced by a hostile one.
 fn write(value: &Value, out: &mut Vec<u8>, left: &mut Option<usize>, random: &mut Random) {
     if let Some(count) = left {
         if *count == 0 {
@@ -77,7 +78,7 @@ fn write(value: &Value, out: &mut Vec<u8>, left: &mut Option<usize>, random: &mu
                 out.extend(number.as_f64().unwrap_or_default().to_be_bytes());
             }
         },
-        // texts are byte strings or text strings
+        // strings are written as byte strings or text strings
         Value::String(text) => {
             head(if random.one_in(2) { 2 } else { 3 }, text.len() as u64, out);
             out.extend(text.as_bytes());
@@ -122,7 +123,7 @@ fn damage(out: &mut Vec<u8>, random: &mut Random) {
 fn an_object_is_written_as_the_encoding_has_it() {
     let tree = serde_json::json!({"a": [1, -2, null, true, "x"], "b": 300});
     let mut out = Vec::new();
-    // whether a text is one of bytes is left to chance
+    // whether a string is written as bytes is random
     write(&tree, &mut out, &mut None, &mut Random::new(1));
     let text = if out.contains(&0x61) { b"\x61x" } else { b"\x41x" };
     let expected =

@@ -1,5 +1,5 @@
-//! The process under attack. It reads commands from its standard input and says on its standard output what became
-//! of them, a line of JSON each. When it dies, the parent knows what it was sent.
+//! The process under attack. It reads commands from standard input and writes a report for each to standard output, a
+//! line of JSON. When it dies, the parent knows what was sent to it.
 
 use std::{
     backtrace::Backtrace,
@@ -28,51 +28,53 @@ use super::{
     world::{self, World, cpu, isolate},
 };
 
-/// What the child is told.
+/// A command for the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Command {
-    /// Send these, all sequences at the same time; `check`: read back what was written to.
+    /// Sends these sequences concurrently; `check`: reads written objects back.
     Send { sequences: Vec<Sequence>, check: bool },
-    /// Wait so many milliseconds for controllers, then read everything back.
+    /// Waits this many milliseconds for controllers, then reads everything back.
     Settle(u64),
-    /// Delete what the attack has made.
+    /// Deletes what the attack has created.
     Clean,
-    /// These edges are known.
+    /// Marks these edges as known.
     Known(Vec<u32>),
 }
 
-/// What the child says.
+/// The report of a command.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Of each sequence, the codes of the answers.
+    /// Status codes of the responses, for each sequence.
     pub(crate) codes: Vec<Vec<u16>>,
     pub(crate) faults: Vec<Fault>,
-    /// Several sequences together took more processor time than one request may.
+    /// Whether several sequences together took more CPU time than one request may.
     pub(crate) suspect: bool,
-    /// Edges that were taken for the first time.
+    /// Edges that were reached for the first time.
     pub(crate) edges: Vec<u32>,
-    /// How many edges there are.
+    /// Total number of edges.
     pub(crate) total: usize,
-    /// Bytes that are allocated.
+    /// Allocated bytes.
     pub(crate) live: usize,
 }
 
-/// How the child is started.
+/// The settings of the child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// A request may take so many seconds of processor time.
+    /// Maximum CPU time of a request in seconds.
     pub(crate) patience: u64,
-    /// With all alpha and beta features.
+    /// Whether all alpha and beta features are enabled.
     pub(crate) everything: bool,
 }
 
+/// Panics and other faults that were found outside of a request's own check.
 static PANICS: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
 
+/// Runs the process under attack until its standard input ends.
 pub(crate) fn run(settings: Settings) -> Result<()> {
-    // Nobody is left to hear it otherwise, and a request may go on for ever.
+    // Otherwise the process would outlive its parent, and a request may run for ever.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // The product's own hook would not call one that was there before it, now that there is a log.
+    // Installed first, because the product's own hook does not call an earlier one.
     panics::install();
     let counted = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -176,7 +178,7 @@ async fn obey(
     Ok(report)
 }
 
-/// What became of a sequence.
+/// The results of a sequence.
 #[derive(Debug, Default)]
 struct Sent {
     codes: Vec<u16>,
@@ -193,7 +195,7 @@ impl Sent {
     }
 }
 
-/// Sends the requests of a sequence. What each costs can be said only of one that is `alone`.
+/// Sends the requests of a sequence. CPU time per request can be measured only if the sequence is `alone`.
 async fn send_all(
     world: &World,
     sequence: &Sequence,
@@ -228,8 +230,8 @@ async fn send_all(
     Ok(sent)
 }
 
-/// Another user, whom no flow schema of the attack's holds up, asks something small all the time. Who is not answered while
-/// this process is busy is held up by a request of somebody else.
+/// Sends small requests all the time as another user, whom no FlowSchema of the attack affects. If these get no
+/// response while the process is busy, another user's request is blocking them.
 fn ping(world: &Arc<World>, settings: Settings) -> Arc<AtomicBool> {
     let going = Arc::new(AtomicBool::new(true));
     let (pipe, go) = (
@@ -255,7 +257,7 @@ fn ping(world: &Arc<World>, settings: Settings) -> Arc<AtomicBool> {
             let answer = runtime.block_on(send::exchange(&pipe, &bytes, false, patience * 20));
             let (took, spent) = (began.elapsed(), cpu().saturating_sub(before));
             let code = answer.map(|answer| answer.code).unwrap_or_default();
-            // As long as others have the processor, nobody here is to blame.
+            // While other processes use the CPU, this process is not to blame.
             if took > patience && spent > took / 2 || code >= 500 {
                 let text = format!(
                     "another user waited {took:?} for {code} while {spent:?} of processor time were spent"
@@ -270,7 +272,7 @@ fn ping(world: &Arc<World>, settings: Settings) -> Arc<AtomicBool> {
     going
 }
 
-/// The frames of a backtrace that are this project's.
+/// The frames of a backtrace that belong to this project.
 fn own_frames(trace: &str) -> String {
     let lines: Vec<&str> = trace.lines().collect();
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Deletes what the attack has made, so that the cluster is as it was.
+//! Deletes what the attack has created, so that the cluster is in its initial state again.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::{kinds::Kind, world::World};
 
-/// Deletes everything in the attack's namespaces, and what has a name of the attack's elsewhere.
+/// Deletes everything in the attack's namespaces, and cluster-scoped objects that the attack created.
 pub(crate) async fn clean(world: &World, kinds: &[Kind]) -> Result<()> {
-    // What decides about others goes first.
+    // Admission configuration goes first: it affects the other deletions.
     let (first, others): (Vec<&Kind>, Vec<&Kind>) = kinds
         .iter()
         .partition(|kind| kind.definition.names.group == "admissionregistration.k8s.io");
     let mut done = BTreeSet::new();
     for kind in first.into_iter().chain(others) {
         let names = kind.definition.names;
-        // what is gone in one version is gone in all
+        // an object deleted in one version is deleted in all
         if !kind.definition.verbs.contains(&"delete") || !done.insert((names.group, names.plural)) {
             continue;
         }
@@ -51,7 +51,8 @@ async fn delete(world: &World, path: &str) -> Result<()> {
     world.ask("DELETE", path, None).await.map(drop)
 }
 
-/// Whether it is not one of those that every cluster has, or that the attack needs.
+/// Whether an object was created by the attack, and is neither a default object of a cluster nor needed by the
+/// attack.
 fn is_ours(name: &str, meta: &Value) -> bool {
     let kept = [
         "a",

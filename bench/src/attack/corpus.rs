@@ -1,4 +1,4 @@
-//! Sequences that led somewhere new, and what is made of them.
+//! The corpus: sequences that reached new code, and mutations of them.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -14,20 +14,21 @@ use super::{
 };
 use crate::random::Random;
 
-/// More are not kept in memory; the oldest make room.
+/// Maximum number of sequences in memory; the oldest are dropped.
 const MOST: usize = 20_000;
 
+/// The corpus of a campaign.
 #[derive(Debug, Default)]
 pub(crate) struct Corpus {
     folder: Option<PathBuf>,
     sequences: Vec<Sequence>,
-    /// What the corpus has reached: edges of the program, or kinds of answers where none are counted.
+    /// What the corpus has reached: edges of the program, or kinds of responses if edges are not counted.
     pub(crate) edges: BTreeSet<u32>,
     answers: BTreeSet<String>,
 }
 
 impl Corpus {
-    /// Reads what earlier attacks have found.
+    /// Reads the corpus of earlier attacks.
     pub(crate) fn open(folder: Option<PathBuf>) -> Result<Self> {
         let mut corpus = Self { folder, ..Self::default() };
         if let Some(folder) = &corpus.folder {
@@ -46,7 +47,7 @@ impl Corpus {
         &self.sequences
     }
 
-    /// Keeps a sequence that has reached something new. Says whether it has.
+    /// Keeps a sequence that has reached something new. Returns whether it has.
     pub(crate) fn note(
         &mut self,
         sequence: &Sequence,
@@ -85,7 +86,7 @@ impl Corpus {
         Ok(new)
     }
 
-    /// A sequence made of one that led somewhere, likely one of the last; `None` while there is none.
+    /// A mutation of a sequence of the corpus, probably a recent one; `None` if the corpus is empty.
     pub(crate) fn mutated(&self, generator: &mut Generator) -> Option<Sequence> {
         let mut random = generator.random.clone();
         let pick = |random: &mut Random| {
@@ -129,7 +130,7 @@ fn mutate(sequence: &mut Sequence, other: &Sequence, kinds: &[Kind], random: &mu
     }
 }
 
-/// Damages the body of a request, by its kind's schema where the path tells the kind.
+/// Damages the body of a request, by its kind's schema if the kind is known from the path.
 fn body(sequence: &mut Sequence, at: usize, other: &Sequence, kinds: &[Kind], random: &mut Random) {
     let path = sequence.requests[at].bare_path().to_owned();
     let Body::Text(text) = &mut sequence.requests[at].body else { return };
@@ -146,7 +147,7 @@ fn body(sequence: &mut Sequence, at: usize, other: &Sequence, kinds: &[Kind], ra
     *text = tree.to_string();
 }
 
-/// Replaces something in the tree by something hostile, or by a part of another request.
+/// Replaces a value in the tree by a hostile one, or by a part of another request.
 fn anywhere(tree: &mut Value, other: &Sequence, random: &mut Random) {
     let mut at = tree;
     for _ in 0..random.below(8) {

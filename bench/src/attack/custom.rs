@@ -1,4 +1,5 @@
-//! Custom resources: definitions with hostile schemas, and hostile objects of a definition that exists.
+//! Attacks on custom resources: CustomResourceDefinitions with hostile schemas, and hostile objects of an existing
+//! definition.
 
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ use crate::random::Random;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A schema in which anything may stand anywhere.
+/// A random schema in which any keyword may occur anywhere.
 fn schema(random: &mut Random, depth: usize) -> Value {
     if depth == 0 || random.one_in(12) {
         return match random.below(4) {
@@ -78,6 +79,7 @@ fn keyword(random: &mut Random, depth: usize) -> (&'static str, Value) {
     }
 }
 
+/// A sequence about a CustomResourceDefinition or an object of one.
 pub(crate) fn sequence(random: &mut Random) -> Sequence {
     let number = random.below(8);
     let name = kinds::name(number);
@@ -178,7 +180,7 @@ fn definition(number: usize, random: &mut Random) -> Value {
     definition
 }
 
-/// An object that fits the definition of `bases.yaml`, or does not.
+/// An object that matches the definition in `bases.yaml`, or does not.
 fn thing(name: &str, random: &mut Random) -> Value {
     let any = |random: &mut Random| match random.below(4) {
         0 => values::tree(random),

@@ -1,5 +1,5 @@
-//! Damages a valid object in one field or a few, chosen by the kind's own schema: every field of every
-//! kind has its turn, whether the object has it or not.
+//! Damages a valid object in one or a few fields, chosen by the kind's schema: every field of every kind is covered,
+//! whether the object has it or not.
 
 use object::{FieldSchema, StructSchema, Type};
 use serde_json::{Map, Value, json};
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use super::values::{hostile, long, plausible, worst};
 use crate::random::Random;
 
-/// Deeper than any field that is not below itself.
+/// Maximum depth; deeper than any field of a non-recursive type.
 const DEEPEST: usize = 24;
 
-/// Puts a hostile value into one field of an object of this shape.
+/// Sets one field of an object with this schema to a hostile value.
 pub(crate) fn damage(shape: &StructSchema, object: &mut Value, random: &mut Random) {
     within(shape, object, random, 0);
 }
@@ -24,12 +24,12 @@ fn within(shape: &StructSchema, object: &mut Value, random: &mut Random, depth: 
     if field.name == "apiVersion" || field.name == "kind" && depth == 0 {
         return;
     }
-    // Twice at the same place: a name given two times, which no tree can hold.
+    // A tree cannot contain duplicate names; `generate::encoded` writes them into the text.
     let slot = fields.entry(field.name.to_string()).or_insert(Value::Null);
     value(field, &field.ty, slot, random, depth + 1);
 }
 
-/// A field of the struct; what the object has is chosen more often than what it lacks.
+/// A field of the struct; fields that the object has are chosen more often.
 fn choose<'a>(
     shape: &'a StructSchema,
     fields: &Map<String, Value>,
@@ -75,13 +75,13 @@ fn value(field: &FieldSchema, ty: &Type, slot: &mut Value, random: &mut Random, 
 
 /// A field of a kind.
 pub(crate) struct Found<'a> {
-    /// The struct that has it.
+    /// The struct that contains it.
     pub(crate) owner: String,
     pub(crate) path: Vec<&'a str>,
     pub(crate) ty: &'a Type,
 }
 
-/// Every field of a struct and of those within it.
+/// All fields of a struct and of the structs within it.
 pub(crate) fn paths(shape: &StructSchema) -> Vec<Found<'_>> {
     fn walk<'a>(shape: &'a StructSchema, above: &[&'a str], out: &mut Vec<Found<'a>>) {
         for field in shape.json_fields() {
@@ -102,7 +102,7 @@ pub(crate) fn paths(shape: &StructSchema) -> Vec<Found<'_>> {
     out
 }
 
-/// Puts a hostile value into the field at this path: the worst ones for 0 and 1, any for more.
+/// Sets the field at this path to a hostile value: one of the worst for 0 and 1, any for more.
 pub(crate) fn damage_at(
     shape: &StructSchema,
     object: &mut Value,

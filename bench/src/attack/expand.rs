@@ -1,12 +1,12 @@
-//! Placeholders in the texts of bodies: what is too large or too deep to be kept as a tree, and what only the
-//! running server knows. A placeholder is a JSON string: `"⟦deep 4000 object⟧"`.
+//! Placeholders in the texts of bodies: for values that are too large or too deep to be kept as a tree, and for
+//! values that only the running server knows. A placeholder is a JSON string: `"⟦deep 4000 object⟧"`.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// No body grows beyond this, whatever its placeholders say: twice what the server takes.
+/// Maximum size in bytes of a body after expansion: twice what the server accepts.
 const LARGEST: usize = 8 << 20;
 
-/// What a placeholder nests: what opens a level, what is innermost, what closes a level.
+/// What a placeholder nests: the opening of a level, the innermost value, the closing of a level.
 const NESTS: &[(&str, [&str; 3])] = &[
     ("object", [r#"{"a":"#, "1", "}"]),
     ("list", ["[", "", "]"]),
@@ -28,12 +28,12 @@ const NESTS: &[(&str, [&str; 3])] = &[
     ("alternation", ["(a|", "b", ")*"]),
 ];
 
-/// Knows what the running server has said: `uid PATH`, `version PATH`, `hostile`, `hostile-ca`.
+/// Looks up values of the running server: `uid PATH`, `version PATH`, `hostile`, `hostile-ca`.
 pub(crate) trait Known {
     fn lookup(&self, word: &str, argument: &str) -> Option<String>;
 }
 
-/// Knows nothing.
+/// A lookup without values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nothing;
 
@@ -43,7 +43,7 @@ impl Known for Nothing {
     }
 }
 
-/// The text with its placeholders replaced.
+/// Replaces the placeholders of a text.
 pub(crate) fn expand(text: &str, known: &dyn Known) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -69,8 +69,9 @@ pub(crate) fn expand(text: &str, known: &dyn Known) -> Vec<u8> {
     out
 }
 
-/// `deep N KIND` nests JSON, `nest N KIND` text within a string, `long N TEXT` repeats, `many N TEXT` is a list of
-/// copies in which `#` is the index, `keys N` a map of many names, `raw TEXT` is no string.
+/// Expands one placeholder. `deep N KIND` nests JSON, `nest N KIND` nests text within a string, `long N TEXT` repeats
+/// a text, `many N TEXT` is a list of copies in which `#` is the index, `keys N` is a map with many keys, `raw TEXT`
+/// is not quoted.
 fn replace(word: &str, first: &str, second: &str, known: &dyn Known) -> String {
     let count = first.parse::<usize>().unwrap_or_default().min(LARGEST);
     match word {
@@ -98,7 +99,7 @@ fn replace(word: &str, first: &str, second: &str, known: &dyn Known) -> String {
     }
 }
 
-/// A list of `count` copies of a JSON text, in which `#` is the index.
+/// A placeholder for a list of `count` copies of a JSON text, in which `#` is the index.
 pub(crate) fn many(count: usize, item: &str) -> String {
     format!("⟦many {count} {}⟧", URL_SAFE_NO_PAD.encode(item))
 }

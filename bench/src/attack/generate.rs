@@ -1,5 +1,5 @@
-//! Makes sequences of requests: mostly an object of some kind with a hostile value in it, written in one of
-//! the ways that there are, and read back.
+//! Generates sequences of requests: mostly an object of some kind with a hostile value in it, written by one of the
+//! possible methods, and read back.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -15,25 +15,25 @@ use super::{
 };
 use crate::random::Random;
 
-/// As many names there are for the objects of a kind.
+/// Number of different names for the objects of a kind.
 const NAMES: usize = 40;
-/// So many values a field of the sweep is given in one turn.
+/// Number of values that a field of the sweep gets in one turn.
 const VALUES: usize = 4;
-/// So many of them are the worst of the field's type; the opening sends no others.
+/// How many of them are the worst of the field's type; the opening sends no others.
 const WORST: usize = 2;
 const NAMESPACES: &[&str] = &["a", "b"];
 
-/// Makes sequences, each kind and each field in turn.
+/// Generates sequences that cover each kind and each field in turn.
 #[derive(Debug)]
 pub(crate) struct Generator {
     pub(crate) kinds: Vec<Kind>,
     pub(crate) sweep: Sweep,
     pub(crate) random: Random,
-    /// So many objects the opening has made.
+    /// Number of objects that the opening has created.
     opened: usize,
 }
 
-/// One object that a sequence is about.
+/// The object that a sequence is about.
 pub(crate) struct Target<'a> {
     pub(crate) kind: &'a Kind,
     pub(crate) namespace: &'static str,
@@ -49,10 +49,11 @@ impl Generator {
         Ok(Self { kinds, sweep, random, opened: 0 })
     }
 
+    /// The next sequence.
     pub(crate) fn next(&mut self) -> Sequence {
         let mut random = self.random.clone();
         let sequence = match random.below(20) {
-            // definitions of custom kinds have fields of their own
+            // CustomResourceDefinitions have a generator of their own
             0 if self.sweep.is_opening() => custom::sequence(&mut random),
             _ if self.sweep.is_opening() => self.swept_field(&mut random),
             0 => custom::sequence(&mut random),
@@ -66,14 +67,14 @@ impl Generator {
         sequence
     }
 
-    /// The next field of the sweep, with some values.
+    /// A sequence for the next field of the sweep, with some values.
     fn swept_field(&mut self, random: &mut Random) -> Sequence {
         let opening = self.sweep.is_opening();
         let values = if opening { WORST } else { VALUES };
         let (at, path) = self.sweep.next();
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let mut requests = Vec::new();
-        // A name does harm where the rest of the object lets it: a Service without addresses allocates nothing.
+        // A name does harm only in a suitable object: a Service without addresses allocates nothing.
         let bases = match opening && path == ["metadata", "name"] {
             true => self.kinds[at].bases.len(),
             false => 1,
@@ -82,7 +83,7 @@ impl Generator {
             let which = turn % values;
             let mut target = target(&self.kinds[at], random);
             if opening {
-                // each has a name of its own: what is there already is not created
+                // each has its own name, because an existing object would not be created
                 self.opened += 1;
                 target.number = NAMES + self.opened;
                 let base = random.below(target.kind.bases.len());
@@ -103,7 +104,7 @@ impl Generator {
                 (which, random),
             );
             if which < WORST {
-                // the worst values in the plainest way, by somebody who may
+                // the worst values in the simplest way, by an authorized user
                 requests.push(
                     Request::new(Caller::Admin, "POST", target.collection())
                         .json(target.object.to_string()),
@@ -115,7 +116,7 @@ impl Generator {
         Sequence { requests, at_once: false }
     }
 
-    /// A kind; those on which others act, or which act on others, more often.
+    /// A random kind; kinds that act on others, or on which others act, are chosen more often.
     fn some_kind(&self, random: &mut Random) -> &Kind {
         let kind = &self.kinds[random.below(self.kinds.len())];
         let acts = [
@@ -135,7 +136,7 @@ impl Generator {
         }
     }
 
-    /// Some fields of some kind.
+    /// A sequence that damages random fields of a random kind.
     fn random_field(&self, random: &mut Random) -> Sequence {
         let mut target = target(self.some_kind(random), random);
         let valid = target.object.clone();
@@ -160,6 +161,7 @@ impl Generator {
     }
 }
 
+/// A random valid object of a kind.
 pub(crate) fn target<'a>(kind: &'a Kind, random: &mut Random) -> Target<'a> {
     let (number, namespace) = (random.below(NAMES), NAMESPACES[random.below(2)]);
     let object = kind.object(random.below(kind.bases.len()), number).unwrap_or_default();
@@ -167,17 +169,18 @@ pub(crate) fn target<'a>(kind: &'a Kind, random: &mut Random) -> Target<'a> {
 }
 
 impl Target<'_> {
+    /// The path of the collection that the object belongs to.
     pub(crate) fn collection(&self) -> String {
         self.kind.collection(self.namespace)
     }
 
-    /// The name that the object had before it was damaged.
+    /// The path of the object, by the name that it had before it was damaged.
     pub(crate) fn path(&self) -> String {
         let valid = self.kind.object(0, self.number).unwrap_or_default();
         format!("{}/{}", self.collection(), valid["metadata"]["name"].as_str().unwrap_or("x"))
     }
 
-    /// Whose namespaces these are; what is not in one only the administrator may write.
+    /// A random caller; cluster-scoped objects can be written by the administrator only.
     pub(crate) fn caller(&self, random: &mut Random) -> Caller {
         match random.below(12) {
             0 => Caller::Node,
@@ -188,7 +191,7 @@ impl Target<'_> {
     }
 }
 
-/// Managed fields as a client sends them back: an entry that lacks something would be dropped unread.
+/// Adds managedFields as a client sends them back: an incomplete entry would be dropped unread.
 fn manage(object: &mut Value) {
     let entry = json!({
         "manager": "m", "operation": "Update", "apiVersion": object["apiVersion"], "time": "2024-01-02T03:04:05Z",
@@ -197,7 +200,7 @@ fn manage(object: &mut Value) {
     object["metadata"]["managedFields"] = json!([entry]);
 }
 
-/// Owner references among what may exist, finalizers, deletion, preconditions.
+/// Adds owner references to objects that may exist, finalizers, deletion, and preconditions.
 fn own(target: &mut Target<'_>, kinds: &[Kind], random: &mut Random) {
     let owner = &kinds[random.below(kinds.len())];
     let owner = Target {
@@ -222,7 +225,8 @@ fn own(target: &mut Target<'_>, kinds: &[Kind], random: &mut Random) {
     }
 }
 
-/// Writes the damaged object in one of the ways that there are, after a valid one where that needs it, and reads it back.
+/// Writes the damaged object by one of the possible methods, after a valid one where that is needed, and reads it
+/// back.
 fn write(target: &Target<'_>, valid: &Value, random: &mut Random) -> Sequence {
     let (collection, path) = (target.collection(), target.path());
     let caller = target.caller(random);
@@ -273,7 +277,7 @@ fn write(target: &Target<'_>, valid: &Value, random: &mut Random) -> Sequence {
     Sequence { requests, at_once: random.one_in(20) }
 }
 
-/// The text of an object that says which version it replaces.
+/// The text of an object with the resourceVersion that it replaces.
 fn random_version(text: &str, path: &str) -> Option<String> {
     let mut object: Value = serde_json::from_str(text).ok()?;
     let meta = object["metadata"].as_object_mut()?;
@@ -312,7 +316,7 @@ pub(crate) fn encoded(request: Request, kind: &Kind, text: &str, random: &mut Ra
             request.header("content-type", ty).body(Body::Text(text.to_owned()))
         }
         5 => {
-            // a name twice, or cut short
+            // with a duplicate name, or truncated
             let text = match random.below(3) {
                 0 => text.replacen('{', r#"{"metadata":{"name":"twice"},"#, 1),
                 1 => text.chars().take(text.chars().count() * 3 / 4).collect(),
@@ -324,7 +328,7 @@ pub(crate) fn encoded(request: Request, kind: &Kind, text: &str, random: &mut Ra
     }
 }
 
-/// The object as YAML, which JSON is too, or with what only YAML has.
+/// The object as YAML: JSON, which is YAML too, or with features that only YAML has.
 fn yaml(text: &str, random: &mut Random) -> String {
     let around = [
         ("", ""),
@@ -347,7 +351,7 @@ fn yaml(text: &str, random: &mut Random) -> String {
     format!("{before}{text}{behind}")
 }
 
-/// What has ended a server before is tried early: within a thousand requests or so.
+/// Attacks that have killed a server before are tried early: within about a thousand requests.
 #[test]
 #[expect(clippy::type_complexity, reason = "a table")]
 fn known_attacks_come_soon() {

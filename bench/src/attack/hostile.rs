@@ -1,5 +1,5 @@
-//! A backend that wishes the server ill: webhooks, aggregated APIs and proxied services all end here. The path says
-//! how it answers, so that a request answers the same when it is sent again.
+//! A hostile backend: webhooks, aggregated APIs and proxied services all lead here. The path selects the response, so
+//! that a repeated request gets the same response.
 
 use std::{io::Write as _, net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -16,18 +16,20 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// Where it listens: an address of the attack's own network namespace that is not the loopback.
+/// The address of the backend: in the attack's own network namespace, and not the loopback address.
 pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const LARGEST: usize = 4 << 20;
 
+/// The running backend.
 #[derive(Debug)]
 pub(crate) struct Hostile {
-    /// In PEM: who vouches for it.
+    /// The CA certificate of the backend, in PEM.
     pub(crate) authority: String,
     _tasks: JoinSet<()>,
 }
 
 impl Hostile {
+    /// Starts to listen.
     pub(crate) async fn start() -> Result<Self> {
         let now = object::SystemClock.now();
         let authority = CertificateAuthority::create("hostile", now)?;
@@ -93,7 +95,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = stream.shutdown().await;
 }
 
-/// What is said to a request, and how long before each part of it.
+/// The response to a request: its parts, and the delay before each of them.
 fn answer(request: &[u8]) -> Vec<(Duration, Vec<u8>)> {
     let text = String::from_utf8_lossy(request);
     let path = text.split(' ').nth(1).unwrap_or_default();
@@ -143,8 +145,8 @@ fn answer(request: &[u8]) -> Vec<(Duration, Vec<u8>)> {
     }
 }
 
-/// What an aggregated server is asked for is named by the last word of the path; what it says of itself, by the number of
-/// its group.
+/// Maps the path of a request to an aggregated API server to a page. The last segment names the page; for discovery,
+/// the number of the group selects it.
 fn aggregated(path: &str) -> Option<String> {
     let path = path.split('?').next().unwrap_or_default();
     let below = path.strip_prefix("/apis/").or_else(|| path.strip_prefix("/openapi/"))?;
@@ -161,7 +163,7 @@ fn aggregated(path: &str) -> Option<String> {
     })
 }
 
-/// What aggregated servers say that they serve.
+/// Discovery responses of aggregated API servers.
 const DISCOVERY: &[&str] = &[
     r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"g0.example.com/v1","resources":[{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["get","list","watch","create","delete","deletecollection"]}]}"#,
     r#"{"kind":"APIResourceList","groupVersion":"g1.example.com/v1","resources":[{"name":"../..","namespaced":true,"kind":"a\"b","verbs":["list","delete","watch",""]},{"name":"","verbs":null}]}"#,
@@ -171,14 +173,14 @@ const DISCOVERY: &[&str] = &[
     r#"{"kind":"APIResourceList","groupVersion":5,"resources":{}}"#,
 ];
 
-/// What a webhook says that refuses.
+/// The response of a webhook that denies the request.
 const VALIDATE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID","allowed":false,"status":{"code":418,"message":"no"},"warnings":["w"]}}"#;
 
-/// Links as a proxy rewrites them, with what may stand between a name and its value.
+/// HTML with links for the proxy to rewrite, with unusual characters between names and values.
 const HTML: &str = "<!DOCTYPE html><a href=/x>1</a><a\u{a0}href=/x>2</a><A HREF='/é'>3</a><img src=\"/\u{1F600}\"><a href><a href=><a href=\"\
     <form action=/x\u{2028}><a/href=/é/href='><script>'<a href=/x>'</script><!-- <a href=/x> --><base href=//é><\u{e9} href=/x><a  hre\u{0}f=/x>";
 
-/// A page of 64 MiB in a few kilobytes.
+/// A page of 64 MiB compressed to a few kilobytes.
 fn bomb() -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     for _ in 0..64 {

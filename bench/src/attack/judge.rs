@@ -1,4 +1,4 @@
-//! What is a fault. Everything that is none, though it looks like one, stands in a list with its reason.
+//! Decides which responses are faults. Every response that only looks like a fault is in a list with its reason.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,9 +8,9 @@ use super::{request::Request, send::Answer};
 /// Something that the server must not do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fault {
-    /// The same for the same cause, as far as that can be told.
+    /// Identifies the cause; equal for faults with the same cause, as far as that can be known.
     pub(crate) key: String,
-    /// For people.
+    /// Description for people.
     pub(crate) text: String,
 }
 
@@ -20,7 +20,8 @@ impl Fault {
     }
 }
 
-/// Answers from 500 up that upstream gives too: what the message or the path contains, and why.
+/// Responses with status 500 and above that upstream sends too: a part of the message, a part of the path, and the
+/// reason.
 const EXPECTED: &[(&str, &str, &str)] = &[
     (
         "strconv.ParseUint: parsing",
@@ -75,7 +76,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("unable to generate a unique name", "", "upstream gives up with 500 after eight names"),
 ];
 
-/// What an answer says about the server.
+/// The fault that a response reveals, if any.
 pub(crate) fn judge(request: &Request, answer: &Answer) -> Option<Fault> {
     let (method, path) = (&request.method, request.bare_path());
     if answer.silent {
@@ -98,7 +99,7 @@ pub(crate) fn judge(request: &Request, answer: &Answer) -> Option<Fault> {
     Some(Fault::new(key, format!("{method} {path}: {} {message}", answer.code)))
 }
 
-/// The message of a Status, or how the body begins.
+/// The message of a Status, or the beginning of the body.
 pub(crate) fn message(answer: &Answer) -> String {
     let status: Option<Value> = serde_json::from_slice(&answer.body).ok();
     let said = status.as_ref().and_then(|status| status["message"].as_str());
@@ -107,7 +108,7 @@ pub(crate) fn message(answer: &Answer) -> String {
     text.chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
-/// A path without its names.
+/// A path without object names.
 fn pattern(path: &str) -> String {
     path.split('/')
         .map(|part| {
@@ -121,7 +122,7 @@ fn pattern(path: &str) -> String {
         .join("/")
 }
 
-/// A message without what differs between requests: quoted words, numbers.
+/// A message without quoted words and numbers, which differ between requests.
 pub(crate) fn digest(message: &str) -> String {
     let mut out = String::new();
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! The kinds that are attacked, each with valid objects to start from.
+//! The kinds that are attacked, each with valid objects as starting points.
 
 use anyhow::{Context as _, Result, ensure};
 use object::yaml;
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 const BASES: &str = include_str!("bases.yaml");
 
-/// A kind and valid objects of it, in JSON, with the words of `bases.yaml` in them.
+/// A kind and valid objects of it in JSON, with the placeholders of `bases.yaml`.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) definition: ResourceDefinition,
     pub(crate) bases: Vec<String>,
 }
 
-/// Every kind that can be created.
+/// All kinds that can be created.
 pub(crate) fn all() -> Result<Vec<Kind>> {
     let mut bases = Vec::new();
     for text in BASES.split("\n---\n").skip(1) {
@@ -44,20 +44,20 @@ pub(crate) fn all() -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// The kind of the object at a path, if it is in one of the attack's namespaces or in none.
+/// The kind of the object at a path, if it is in one of the attack's namespaces or cluster-scoped.
 pub(crate) fn of_path<'a>(kinds: &'a [Kind], path: &str) -> Option<&'a Kind> {
     let (collection, _) = path.rsplit_once('/')?;
     kinds.iter().find(|kind| ["a", "b"].iter().any(|name| kind.collection(name) == collection))
 }
 
-/// Whether a base is of this kind, be it in another version.
+/// Whether a base is of this kind, in any version.
 fn is_of(base: &Value, definition: &ResourceDefinition) -> bool {
     let version = base["apiVersion"].as_str().unwrap_or_default();
     let group = version.rsplit_once('/').map_or("", |(group, _)| group);
     group == definition.names.group && base["kind"] == definition.names.kind
 }
 
-/// The base in this kind's version. Versions with fields of their own have bases of their own.
+/// The base in this kind's version. Versions with different fields have separate bases.
 fn in_version(base: &Value, definition: &ResourceDefinition) -> String {
     let mut base = base.clone();
     base["apiVersion"] = definition.names.api_version().into();
@@ -65,7 +65,7 @@ fn in_version(base: &Value, definition: &ResourceDefinition) -> String {
 }
 
 impl Kind {
-    /// The path of the collection, in the namespace `a` or `b` if the kind has namespaces.
+    /// The path of the collection, in the namespace `a` or `b` if the kind is namespaced.
     pub(crate) fn collection(&self, namespace: &str) -> String {
         let names = self.definition.names;
         let root = match names.group {
@@ -82,14 +82,14 @@ impl Kind {
         self.definition.scope == Scope::Namespaced
     }
 
-    /// A valid object of this name.
+    /// A valid object with this number in its name.
     pub(crate) fn object(&self, which: usize, number: usize) -> Result<Value> {
         let base = &self.bases[which % self.bases.len()];
         serde_json::from_str(&fill(base, number)).with_context(|| base.clone())
     }
 }
 
-/// Puts a name, and what else must differ between objects, into a base.
+/// Replaces the placeholders of a base by a name and other values that must differ between objects.
 pub(crate) fn fill(base: &str, number: usize) -> String {
     base.replace("HOSTILE_CA", "⟦hostile-ca⟧")
         .replace("HOSTILE", "⟦hostile⟧")
@@ -105,7 +105,8 @@ pub(crate) fn name(number: usize) -> String {
     format!("fz-{number}")
 }
 
-/// `{"response":{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":…}}`: the backend puts the request's uid in.
+/// `{"response":{"uid":"UID","allowed":true,"patchType":"JSONPatch","patch":…}}`: the backend inserts the request's
+/// uid.
 const MUTATE: &str = "eyJhcGlWZXJzaW9uIjoiYWRtaXNzaW9uLms4cy5pby92MSIsImtpbmQiOiJBZG1pc3Npb25SZXZpZXciLCJyZXNwb25zZSI6eyJ1aWQiOiJVSUQiLCJhbGxvd2VkIjp0cnVlLCJwYXRjaFR5cGUiOiJKU09OUGF0Y2giLCJwYXRjaCI6Ilczc2liM0FpT2lKaFpHUWlMQ0p3WVhSb0lqb2lMMlJoZEdFaUxDSjJZV3gxWlNJNmV5SjRJam9pZVNKOWZWMD0ifX0";
 /// A certificate request for `CN=attack` with an Ed25519 key, PEM in base64.
 const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlHUU1FUUNBUUF3RVRFUE1BMEdBMVVFQXd3R1lYUjBZV05yTUNvd0JRWURLMlZ3QXlFQXdLWDROdEs2Q0RNVgpuRVJrODJaQWQ4Q2tUY2xOSkV3QlFtRkRSUG54ZHVpZ0FEQUZCZ01yWlhBRFFRRC9PeUlRalRNVzNoV0JzLzBUCnRrRUZCbUlBWDF1dkpyYks1QkNQSGY3cHh6UFlJcWx6Uk9pSGhMTDBjWjNXUmpsRno2OWJtTHVVeUxMZmdGTVMKV3A0QgotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";

@@ -1,4 +1,4 @@
-//! From everything that was sent before a fault to the few requests that bring it about.
+//! Minimization: reduces everything that was sent before a fault to the few requests that reproduce it.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use super::{
     request::{Body, Sequence},
 };
 
-/// Controllers have acted on what was written after so many milliseconds.
+/// Milliseconds after which controllers have acted on a write.
 const SETTLE: u64 = 1500;
 
-/// Sends sequences to a new process and says which faults there were.
+/// Sends sequences to a new process and returns the faults.
 pub(crate) fn replay(sequences: &[Sequence], limits: Limits) -> Result<Vec<Fault>> {
     let mut process = Process::start(limits, &[])?;
     let mut faults = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn replay(sequences: &[Sequence], limits: Limits) -> Result<Vec<Fault
     Ok(faults)
 }
 
-/// The fewest sequences found within `time` that bring the fault about; `None` if none do.
+/// The fewest sequences found within `time` that reproduce the fault; `None` if it cannot be reproduced.
 pub(crate) fn minimize(
     history: &[Sequence],
     fault: &Fault,
@@ -59,7 +59,7 @@ pub(crate) fn minimize(
         }
     }
     let mut kept = kept?;
-    // Halves, quarters and so on go, as long as the fault stays.
+    // Removes halves, quarters and so on, as long as the fault still occurs.
     let mut size = kept.len().div_ceil(2);
     while kept.len() > 1 {
         let mut at = 0;
@@ -84,7 +84,7 @@ pub(crate) fn minimize(
     Some(kept)
 }
 
-/// Leaves out requests, headers and fields that are not needed.
+/// Removes requests, headers and fields that are not needed.
 fn simplify(kept: &mut [Sequence], fails: &dyn Fn(&[Sequence]) -> bool, until: Instant) {
     for at in 0..kept.len() {
         for which in (0..kept[at].requests.len()).rev() {
@@ -113,7 +113,7 @@ fn simplify(kept: &mut [Sequence], fails: &dyn Fn(&[Sequence]) -> bool, until: I
     }
 }
 
-/// The fields of an object and of the objects directly in it.
+/// The paths of the fields of an object and of the objects directly in it.
 fn pointers(body: &Value) -> Vec<Vec<String>> {
     let mut out = Vec::new();
     for (name, value) in body.as_object().into_iter().flatten() {
@@ -140,7 +140,7 @@ fn remove(body: &mut Value, path: &[String]) {
     }
 }
 
-/// Whether two faults have one cause: a death is one, whatever was asked last.
+/// Whether two faults have the same cause: a death counts as the same whatever request came last.
 fn same(found: &str, wanted: &str) -> bool {
     let head = |key: &str| match key.split_once(": ") {
         Some((head @ ("stack overflow" | "killed" | "hang" | "memory" | "slow"), _)) => {

@@ -1,5 +1,5 @@
-//! Attacks the whole server: requests made from the kinds' own schemas, hostile in every field, go to an API server with
-//! all controllers, the scheduler and a node behind it, in a process that may die. See docs/decisions/0011.
+//! Fuzzing of the whole server: requests generated from the kinds' own schemas, hostile in every field, are sent to
+//! an API server with all controllers, the scheduler and a node, in a process that may die. See docs/decisions/0011.
 
 mod backends;
 mod campaign;

@@ -1,5 +1,5 @@
-//! A real kubelet whose container runtime only pretends: it answers CRI from memory, and every container's address
-//! is that of the hostile backend.
+//! A real kubelet with a fake container runtime, which answers CRI from memory; the IP of every pod is that of the
+//! hostile backend.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use tokio::{net::UnixListener, task::JoinSet};
 
 use super::hostile;
 
-/// A kubelet named `n1` with all it needs. It ends when this is dropped.
+/// A kubelet named `n1` with all it needs, stopped on drop.
 #[derive(Debug)]
 pub(crate) struct Node {
     _cx: Context,
@@ -31,7 +31,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Starts it in this folder, below this control group.
+    /// Starts the kubelet in this directory, below this cgroup.
     pub(crate) async fn start(
         client: &Client,
         trust: pki::ClientCaVerifier,
@@ -69,10 +69,11 @@ impl Node {
     }
 }
 
-/// Sandboxes and containers that are not there.
+/// The fake runtime: sandboxes and containers that exist in memory only.
 #[derive(Debug, Default)]
 struct Pretended(Mutex<State>);
 
+/// The state of the fake runtime.
 #[derive(Debug, Default)]
 struct State {
     next: u64,
@@ -80,9 +81,10 @@ struct State {
     containers: BTreeMap<String, (String, cri::ContainerStatus)>,
 }
 
+/// An encoded response, or a gRPC status code and message.
 type Answered = Result<Vec<u8>, (u16, String)>;
 
-/// A call of the interface as HTTP/2 has it: five bytes, the message, and a status behind.
+/// Handles a gRPC call: five bytes of framing, the message, and the status in trailers.
 async fn answer(
     pretended: Arc<Pretended>,
     request: Request<Incoming>,
@@ -179,7 +181,7 @@ impl Pretended {
             }
             .encode_to_vec()),
             "Exec" | "Attach" | "PortForward" => {
-                // all three answers are one text with the same number
+                // all three responses are a URL in the same field
                 let url = format!("http://{}:8080/status/101", hostile::ADDRESS);
                 Ok(cri::ExecResponse { url }.encode_to_vec())
             }
@@ -284,7 +286,7 @@ impl State {
                     self.containers.get_mut(&asked.container_id).ok_or_else(gone)?;
                 container.state = cri::ContainerState::ContainerRunning.into();
                 container.started_at = now();
-                // `i` is the first to run in the attack's pods, and every third of the others fails
+                // `i` is the init container of the attack's pods and succeeds; every third of the others fails
                 let name =
                     container.metadata.as_ref().map(|meta| meta.name.clone()).unwrap_or_default();
                 match self.next % 3 {

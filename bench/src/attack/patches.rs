@@ -1,4 +1,4 @@
-//! Patches of all four types, valid and hostile.
+//! Generates patches of all four types, valid and hostile.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::random::Random;
 
-/// A patch that makes the valid object the damaged one, or a hostile one.
+/// A patch that turns the valid object into the damaged one, or a hostile one.
 pub(crate) fn patch(
     target: &Target<'_>,
     valid: &Value,
@@ -43,7 +43,7 @@ pub(crate) fn patch(
     Request::new(user, "PATCH", at + query).header("content-type", ty).body(Body::Text(text))
 }
 
-/// Operations that change what differs, among hostile ones.
+/// JSON patch operations for the differences, mixed with hostile ones.
 fn operations(valid: &Value, damaged: &Value, random: &mut Random) -> String {
     let mut all = Vec::new();
     differences("", valid, damaged, &mut all);
@@ -58,7 +58,7 @@ fn operations(valid: &Value, damaged: &Value, random: &mut Random) -> String {
         );
     }
     if random.one_in(12) {
-        // each copy doubles what is there
+        // each copy doubles the size of the object
         let copies = (0..[20, 40][random.below(2)])
             .map(|n| json!({"op": "copy", "from": "/metadata", "path": format!("/metadata/x{n}")}));
         all.extend(copies);
@@ -82,7 +82,7 @@ fn differences(at: &str, old: &Value, new: &Value, out: &mut Vec<Value>) {
     }
 }
 
-/// One operation of a JSON patch, with anything anywhere.
+/// A JSON patch operation with arbitrary values.
 pub(crate) fn hostile(random: &mut Random) -> Value {
     let paths = [
         "",
@@ -130,7 +130,7 @@ pub(crate) fn direct(object: &mut Value, random: &mut Random) {
     ];
     let (name, value) = directives[random.below(directives.len())].clone();
     let mut at = object;
-    // somewhere within
+    // at a random depth
     for _ in 0..random.below(6) {
         let count = match at {
             Value::Object(map) => map.len(),

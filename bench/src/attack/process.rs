@@ -1,4 +1,4 @@
-//! The parent's side of the process under attack: starts it, speaks with it, and says how it died.
+//! The parent's side of the process under attack: starts it, communicates with it, and determines how it died.
 
 use std::{
     fs,
@@ -19,26 +19,27 @@ use super::{
     request::Sequence,
 };
 
-/// What the child may take.
+/// The limits of the child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) settings: Settings,
-    /// Resident memory, in MiB.
+    /// Maximum resident memory, in MiB.
     pub(crate) memory: u64,
 }
 
-/// A process under attack. It is killed when this is dropped.
+/// A process under attack, killed on drop.
 pub(crate) struct Process {
     child: process::Child,
     input: Option<ChildStdin>,
     reports: Receiver<String>,
     errors: NamedTempFile,
     limits: Limits,
-    /// How many edges of the program are counted.
+    /// Number of edges of the program that are counted; 0 if none are.
     pub(crate) edges: usize,
 }
 
 impl Process {
+    /// Starts a process, and passes the known edges to it.
     pub(crate) fn start(limits: Limits, known: &[u32]) -> Result<Self> {
         let errors = NamedTempFile::new()?;
         let mut command = process::Command::new(std::env::current_exe()?);
@@ -78,7 +79,7 @@ impl Process {
     pub(crate) fn send(&mut self, sequence: &Sequence, check: bool) -> Result<Report, Fault> {
         let told = self.send_at_once(std::slice::from_ref(sequence), check);
         told.map_err(|fault| match fault.key.as_str() {
-            // a stack has no line: what was nested tells deaths apart
+            // a stack overflow has no location: what was nested distinguishes the deaths
             "stack overflow" => {
                 Fault::new(format!("stack overflow: {}", sequence.nesting()), fault.text)
             }
@@ -93,7 +94,7 @@ impl Process {
         })
     }
 
-    /// Sends several sequences at the same time.
+    /// Sends several sequences concurrently.
     pub(crate) fn send_at_once(
         &mut self,
         sequences: &[Sequence],
@@ -102,23 +103,23 @@ impl Process {
         self.tell(&Command::Send { sequences: sequences.to_vec(), check })
     }
 
-    /// Gives a command and waits for its report. The error is how the process died.
+    /// Sends a command and waits for its report. The error is the way the process died.
     pub(crate) fn tell(&mut self, command: &Command) -> Result<Report, Fault> {
         let line =
             serde_json::to_string(command).map_err(|error| Fault::new("bug", error.to_string()))?;
         if let Some(input) = &mut self.input {
-            // that it is gone is found out below
+            // that the process has exited is detected below
             let _ = input
                 .write_all(line.as_bytes())
                 .and_then(|()| input.write_all(b"\n"))
                 .and_then(|()| input.flush());
         }
-        // Controllers are waited for after a cleaning.
+        // A cleaning also waits for controllers.
         let longer = if matches!(command, Command::Clean) { 1800 } else { 0 };
         self.receive(longer)
     }
 
-    /// The next report, `longer` seconds later than usual at most.
+    /// Waits for the next report, up to `longer` seconds longer than usual.
     fn receive(&mut self, longer: u64) -> Result<Report, Fault> {
         let patience = Duration::from_secs(60 + self.limits.settings.patience * 30 + longer);
         let began = Instant::now();
@@ -156,12 +157,12 @@ impl Process {
             / 1024
     }
 
-    /// Seconds of processor time that it has taken.
+    /// CPU time of the process in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         super::world::cpu_of(&self.child.id().to_string()).as_secs_f64()
     }
 
-    /// How it died, by what it said last.
+    /// The way the process died, according to its last output.
     fn death(&mut self) -> Fault {
         let status = self.child.wait().map(|status| (status.signal(), status.code()));
         let said = fs::read(self.errors.path()).unwrap_or_default();
@@ -192,7 +193,7 @@ impl Drop for Process {
     }
 }
 
-/// The kind that a path names.
+/// The resource that a path names.
 fn collection(path: &str) -> &str {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let at = parts.iter().position(|part| *part == "namespaces").map_or(2, |at| at + 2);

@@ -1,4 +1,4 @@
-//! Reads and deletions: queries, selectors, media types, headers, and paths that name no object.
+//! Reads and deletions: queries, selectors, media types, headers, and paths that do not name an object.
 
 use serde_json::json;
 
@@ -101,7 +101,7 @@ const QUERIES: &[&str] = &[
     "hash=x",
 ];
 
-/// Paths that are no collection of a kind.
+/// Paths that are not collections of a kind.
 const PLACES: &[&str] = &[
     "/",
     "/api",
@@ -184,7 +184,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("x-stream-protocol-version", "v99.channel.k8s.io"),
 ];
 
-/// Requests that write nothing.
+/// A sequence of requests that write nothing.
 pub(crate) fn sequence(kinds: &[Kind], random: &mut Random) -> Sequence {
     let mut requests = Vec::new();
     for _ in 0..=random.below(4) {
@@ -206,7 +206,7 @@ pub(crate) fn sequence(kinds: &[Kind], random: &mut Random) -> Sequence {
     Sequence { requests, at_once: random.one_in(10) }
 }
 
-/// Gets, lists or watches what the sequence is about.
+/// A request that gets, lists or watches the target of a sequence.
 pub(crate) fn read(target: &Target<'_>, random: &mut Random) -> Request {
     let path = if random.one_in(2) { target.path() } else { target.collection() };
     let mut request = Request::new(target.caller(random), "GET", path);
@@ -219,7 +219,8 @@ pub(crate) fn read(target: &Target<'_>, random: &mut Random) -> Request {
     request
 }
 
-/// Deletes it, or all that a selector selects: never all there is, for the cluster's own would be among them.
+/// A request that deletes the target, or a collection with a selector: never a whole collection, which would include
+/// the cluster's own objects.
 pub(crate) fn delete(target: &Target<'_>, random: &mut Random) -> Request {
     let caller = target.caller(random);
     let mut request = match random.one_in(4) {
@@ -246,11 +247,11 @@ pub(crate) fn delete(target: &Target<'_>, random: &mut Random) -> Request {
     request
 }
 
-/// Adds a query or a header now and then.
+/// Adds a query or a header to some requests.
 pub(crate) fn decorate(request: &mut Request, random: &mut Random) {
     if random.one_in(12) {
         let query = random.of(QUERIES);
-        // what is written for good is more interesting than a rehearsal
+        // a real write is more interesting than a dry run
         if !query.starts_with("dryRun") || random.one_in(4) {
             add_query(request, query);
         }

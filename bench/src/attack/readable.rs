@@ -1,4 +1,4 @@
-//! Whether what is stored can be read by everybody: as JSON, as protobuf and as a table.
+//! Checks that stored objects can be read in all representations: JSON, protobuf and Table.
 
 use anyhow::Result;
 use object::from_json;
@@ -20,7 +20,7 @@ const FORMS: &[&str] = &[
     "application/json;as=Table;v=v1;g=meta.k8s.io",
 ];
 
-/// Lists all objects of a kind in every form, and decodes them as components do.
+/// Lists all objects of a kind in every representation, and decodes them as components do.
 pub(crate) async fn check(world: &World, kind: &Kind) -> Result<Vec<Fault>> {
     if !kind.definition.verbs.contains(&"list") {
         return Ok(Vec::new());
@@ -28,7 +28,7 @@ pub(crate) async fn check(world: &World, kind: &Kind) -> Result<Vec<Fault>> {
     read(world, kind, &kind.collection("a").replace("/namespaces/a/", "/"), items).await
 }
 
-/// Reads one object in every form. It may be gone.
+/// Reads one object in every representation. It may have been deleted.
 pub(crate) async fn check_object(world: &World, kind: &Kind, path: &str) -> Result<Vec<Fault>> {
     read(world, kind, path, item).await
 }
@@ -44,7 +44,7 @@ async fn read(
         let request = Request::new(Caller::Admin, "GET", path).header("accept", *form);
         let answer = world.send(&request, PATIENCE).await?;
         let wrong = match answer.code {
-            404..=406 => None, // not served with these features, gone, or not in this form
+            404..=406 => None, // not served with these features, deleted, or not in this representation
             200 if answer.media_type.contains("protobuf") => decode(kind, &answer.body).err(),
             200 => from_json(&answer.body).err().map(|error| error.to_string()),
             code => Some(format!("{code} {}", message(&answer))),

@@ -1,4 +1,4 @@
-//! What is sent to the server: a sequence of requests that can be written to a file and sent again.
+//! The requests of an attack: sequences that can be written to a file and replayed.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-/// Requests that are sent one after another, or all at once.
+/// Requests that are sent one after another, or concurrently.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sequence {
     pub(crate) requests: Vec<Request>,
@@ -14,7 +14,7 @@ pub(crate) struct Sequence {
     pub(crate) at_once: bool,
 }
 
-/// One request. Nothing of it is escaped: it is sent as it stands.
+/// A request. Nothing is escaped: it is sent unchanged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) user: Caller,
@@ -27,33 +27,35 @@ pub(crate) struct Request {
     pub(crate) body: Body,
 }
 
-/// Who sends a request.
+/// The user that sends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Caller {
     /// Member of `system:masters`.
     Admin,
-    /// Has the role `admin` in the namespaces of the attack, and nothing else.
+    /// Has the role `admin` in the namespaces of the attack, and no other.
     Tenant,
     /// `system:node:n1`.
     Node,
-    /// Shows no identity but what the headers say.
+    /// Has no credentials except those in the headers.
     Anonymous,
 }
 
+/// The body of a request.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Body {
     #[default]
     None,
-    /// Text in which [`super::expand`] replaces placeholders.
+    /// Text with placeholders for [`super::expand`].
     Text(String),
-    /// Base64 of what is sent.
+    /// Base64 of the bytes that are sent.
     Bytes(String),
 }
 
 impl Sequence {
-    /// What is nested in the bodies, without how deep: `deep object, nest parentheses`; `bytes` where that cannot be seen.
+    /// What is nested in the bodies, regardless of the depth: `deep object, nest parentheses`; `bytes` if that is
+    /// unknown.
     pub(crate) fn nesting(&self) -> String {
         let mut found = BTreeSet::new();
         for request in &self.requests {
@@ -109,7 +111,7 @@ impl Request {
         self.path.split('?').next().unwrap_or_default()
     }
 
-    /// Whether the answer may go on for ever.
+    /// Whether the response may be endless.
     pub(crate) fn is_stream(&self) -> bool {
         let query = self.path.split_once('?').map_or("", |(_, query)| query);
         let upgrade = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("upgrade"));
@@ -122,14 +124,14 @@ impl Request {
     }
 }
 
-/// Reads a file of sequences, one on each line.
+/// Reads a file of sequences, one per line.
 pub(crate) fn read(file: &Path) -> Result<Vec<Sequence>> {
     let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let lines = text.lines().filter(|line| line.starts_with('{'));
     lines.map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// Writes sequences to a file, one on each line, after lines of comment.
+/// Writes sequences to a file, one per line, after a comment.
 pub(crate) fn write(file: &Path, comment: &str, sequences: &[Sequence]) -> Result<()> {
     let mut text: String = comment.lines().map(|line| format!("# {line}\n")).collect();
     for sequence in sequences {

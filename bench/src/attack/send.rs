@@ -1,4 +1,4 @@
-//! Sends one request over a connection within the process and reads the answer.
+//! Sends a request over a connection within the process and reads the response.
 
 use std::time::{Duration, Instant};
 
@@ -15,24 +15,24 @@ use super::{
     request::{Body, Request},
 };
 
-/// More of an answer is not kept.
+/// Maximum size in bytes of a response; the rest is dropped.
 const LARGEST: usize = 64 << 20;
-/// A stream that says nothing for so long is left.
+/// A stream without data for this time is closed.
 const SILENCE: Duration = Duration::from_millis(10);
-/// A stream is left after so long, whatever it says.
+/// A stream is closed after this time, whatever it sends.
 const STREAM: Duration = Duration::from_millis(100);
 
-/// What came back.
+/// The response to a request.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// 0: nothing that can be read.
+    /// Status code; 0 if the response cannot be parsed.
     pub(crate) code: u16,
     pub(crate) media_type: String,
     pub(crate) body: Vec<u8>,
     pub(crate) took: Duration,
-    /// The request was sent whole and nothing came back, though the connection was ended or time was up.
+    /// The whole request was sent and no response came before the connection was closed or the time was over.
     pub(crate) silent: bool,
-    /// The path of the object that the answer holds.
+    /// The path of the object in the response.
     pub(crate) object: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn bytes(request: &Request, known: &dyn Known) -> Vec<u8> {
     [head.into_bytes(), body].concat()
 }
 
-/// Sends these bytes and reads what comes back, for at most `patience`.
+/// Sends these bytes and reads the response, for at most `patience`.
 pub(crate) async fn exchange(
     pipe: &PipeConnector,
     bytes: &[u8],
@@ -72,12 +72,12 @@ pub(crate) async fn exchange(
     let (mut reader, mut writer) = tokio::io::split(connected.io);
     let mut read = Vec::new();
     let send = async {
-        let _ = writer.write_all(bytes).await; // the server may have heard enough
+        let _ = writer.write_all(bytes).await; // the server may have closed the connection early
         std::future::pending::<()>().await;
     };
     let receive = async {
         while read.len() < LARGEST {
-            // an error is no stream
+            // an error response is not a stream
             let flows = stream && matches!(read.get(9..12), Some(b"200" | b"101"));
             let late = flows && began.elapsed() > STREAM;
             match timeout(if flows { SILENCE } else { patience }, reader.read_buf(&mut read)).await

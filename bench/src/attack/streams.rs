@@ -1,5 +1,5 @@
-//! Subresources that are no plain objects: proxies to a hostile backend, logs, exec, attach, port-forward;
-//! tokens, evictions, bindings and scales.
+//! Attacks on subresources: proxies to a hostile backend, logs, exec, attach, port-forward; tokens, evictions,
+//! bindings and scales.
 
 use object::{Lens as _, StructSchema};
 use schema::Subresource;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::random::Random;
 
-/// What the hostile backend is asked for; see [`super::hostile`].
+/// Pages that are requested from the hostile backend; see [`super::hostile`].
 const PAGES: &[&str] = &[
     "html",
     "html?x=%C2%A0",
@@ -40,7 +40,7 @@ const PAGES: &[&str] = &[
     "html/%00",
 ];
 
-/// What follows a request to upgrade: frames that are none, of WebSocket and of SPDY.
+/// Data after an upgrade request: invalid WebSocket and SPDY frames.
 const FRAMES: &[&[u8]] = &[
     b"\x81\x85\x01\x02\x03\x04igohn",
     b"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0",
@@ -52,7 +52,7 @@ const FRAMES: &[&[u8]] = &[
     b"",
 ];
 
-/// Requests through the proxies, and those that become streams.
+/// A sequence of requests through the proxies, and of requests that become streams.
 pub(crate) fn sequence(random: &mut Random) -> Sequence {
     let users = [Caller::Admin, Caller::Tenant, Caller::Node, Caller::Anonymous];
     let user = users[random.below(4)];
@@ -166,7 +166,7 @@ pub(crate) fn part(
     }
 }
 
-/// A valid body of a kind that only subresources take, and its shape.
+/// A valid body of a kind that only subresources accept, and its schema.
 fn of_part(kind: &str) -> Option<(Value, &'static StructSchema)> {
     Some(match kind {
         "Scale" => (

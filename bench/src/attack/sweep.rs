@@ -1,5 +1,5 @@
-//! The order in which every field of every kind has its turn. The opening is short: each field of each struct once, the
-//! values that have done the most harm first, so that an old fault that is back is found within a minute.
+//! The order in which every field of every kind is attacked. The opening is short: each field of each struct once,
+//! the most harmful values first, so that a regression of a known fault is found within a minute.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,22 +11,23 @@ use object::Type;
 use super::{damage, kinds::Kind};
 use crate::random::Random;
 
-/// A kind, as its place among the kinds, and the path to a field of it.
+/// A field: the index of its kind, and its path.
 pub(crate) type Place = (usize, Vec<String>);
 
+/// The fields in the order of the attack.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     places: Vec<Place>,
-    /// How many of the places are the opening.
+    /// Number of fields in the opening.
     opening: usize,
-    /// Which of them are long lists.
+    /// Positions of the fields that get long lists.
     lists: Range<usize>,
     turn: usize,
 }
 
 impl Sweep {
-    /// The opening has the name of every kind, then trees, integers, times and quantities, then lists and texts, each where the
-    /// fewest names lead to it. Every other field of every kind follows.
+    /// Orders the fields. The opening has the name of every kind, then trees, integers, times and quantities, then
+    /// lists and texts, each field of a struct at its shortest path. All other fields of every kind follow.
     pub(crate) fn new(kinds: &[Kind], random: &mut Random) -> Self {
         let (mut first, mut all) = (BTreeMap::new(), Vec::new());
         for (at, kind) in kinds.iter().enumerate() {
@@ -35,7 +36,7 @@ impl Sweep {
                 let is_name = path == ["metadata", "name"];
                 let key = (found.owner, path.last().cloned(), is_name.then_some(at));
                 let class = if is_name { 0 } else { class(found.ty) };
-                // what a status says is dropped where an object is created
+                // the status is dropped when an object is created
                 let rank = (path[0] == "status", class, path.len());
                 let best = first.entry(key).or_insert_with(|| (rank, (at, path.clone())));
                 if rank < best.0 {
@@ -47,7 +48,7 @@ impl Sweep {
         let mut first: Vec<_> = first.into_values().collect();
         shuffle(&mut first, random);
         first.sort_by_key(|(rank, _)| *rank);
-        // a created object has no status: these are not worth the first minute
+        // a created object has no status: these fields are not part of the opening
         let opening = first.iter().take_while(|((is_status, ..), _)| !is_status).count();
         let before =
             |limit: u8| first.partition_point(|((status, class, _), _)| !status && *class < limit);
@@ -60,11 +61,12 @@ impl Sweep {
         Self { places, opening, lists, turn: 0 }
     }
 
-    /// How many fields have had their turn, of how many.
+    /// Number of fields that were attacked, and number of all.
     pub(crate) fn progress(&self) -> (usize, usize) {
         (self.turn.min(self.places.len()), self.places.len())
     }
 
+    /// Whether the opening is not over yet.
     pub(crate) fn is_opening(&self) -> bool {
         self.turn < self.opening
     }
@@ -74,6 +76,7 @@ impl Sweep {
         self.lists.contains(&self.turn)
     }
 
+    /// The next field to attack.
     pub(crate) fn next(&mut self) -> Place {
         let place = self.places[self.turn % self.places.len()].clone();
         self.turn += 1;
@@ -81,14 +84,14 @@ impl Sweep {
     }
 }
 
-/// Lists are long, so that it is seen what takes too much time for them: each is sent alone.
+/// The class of lists. Each is sent alone, so that its CPU time can be measured.
 const LISTS: u8 = 5;
 
-/// What has done the most harm comes first.
+/// The class of a type; the most harmful come first.
 fn class(ty: &Type) -> u8 {
     match ty {
         Type::Any => 1,
-        // nearly all of them are seconds
+        // most of them are seconds
         Type::Int64 | Type::UInt64 => 2,
         Type::Int32 | Type::Float => 3,
         Type::Time | Type::MicroTime | Type::Duration | Type::Quantity | Type::IntOrString => 4,
@@ -104,7 +107,8 @@ fn shuffle<T>(all: &mut [T], random: &mut Random) {
     }
 }
 
-/// What has ended a server before is in the first five hundred places, so that it is found within a minute.
+/// Attacks that have killed a server before are among the first five hundred fields, so that they come within a
+/// minute.
 #[test]
 fn the_worst_comes_first() {
     let kinds = super::kinds::all().expect("kinds");

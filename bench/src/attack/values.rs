@@ -1,4 +1,4 @@
-//! Values for a field: hostile ones of its type, and plausible ones that let an object pass validation.
+//! Values for a field: hostile ones of its type, and plausible ones that pass validation.
 
 mod lists;
 
@@ -9,7 +9,7 @@ use self::lists::{DURATIONS, LONG, NAMED, NUMBER_TEXTS, NUMBERS, QUANTITIES, TEX
 use super::expand::many;
 use crate::random::Random;
 
-/// A value that the field's type allows and nobody expects, or now and then one of another type.
+/// An unexpected value of the field's type, or sometimes one of another type.
 pub(crate) fn hostile(field: &FieldSchema, ty: &Type, random: &mut Random) -> Value {
     if random.one_in(12) {
         return wrong(random);
@@ -41,7 +41,7 @@ pub(crate) fn hostile(field: &FieldSchema, ty: &Type, random: &mut Random) -> Va
     }
 }
 
-/// The values of a type that have done the most harm; `None` where there are no more.
+/// The most harmful values of a type; `None` if `which` is too large.
 pub(crate) fn worst(ty: &Type, which: usize) -> Option<Value> {
     let two: [Value; 2] = match ty {
         Type::Int64 | Type::UInt64 => [json!(i64::MAX), json!(i64::MIN)],
@@ -60,7 +60,7 @@ pub(crate) fn worst(ty: &Type, which: usize) -> Option<Value> {
     two.get(which).cloned()
 }
 
-/// A value that validation likely accepts.
+/// A value that probably passes validation.
 pub(crate) fn plausible(
     field: &FieldSchema,
     ty: &Type,
@@ -91,7 +91,7 @@ pub(crate) fn plausible(
     }
 }
 
-/// An object with what it must have, and some of what it may have.
+/// An object with its required fields, and some optional ones.
 pub(crate) fn structure(shape: &StructSchema, random: &mut Random, depth: usize) -> Value {
     let mut object = Map::new();
     for field in shape.json_fields() {
@@ -104,6 +104,7 @@ pub(crate) fn structure(shape: &StructSchema, random: &mut Random, depth: usize)
     Value::Object(object)
 }
 
+/// A hostile number.
 pub(crate) fn number(random: &mut Random) -> Value {
     match random.below(5) {
         0 => json!(random.of(NUMBER_TEXTS)),
@@ -123,12 +124,13 @@ pub(crate) fn text(name: &str, random: &mut Random) -> Value {
         return json!(random.of(words));
     }
     if random.one_in(8) {
-        // two at once: a limit may hold for either alone
+        // two at once: a limit may apply to each alone
         return json!(format!("{}{}", random.of(TEXTS), random.of(TEXTS)));
     }
     json!(random.of(TEXTS))
 }
 
+/// A hostile value for a field that accepts any JSON.
 pub(crate) fn tree(random: &mut Random) -> Value {
     json!(random.of(TREES))
 }
@@ -156,14 +158,14 @@ fn list(field: &FieldSchema, item: &Type, random: &mut Random) -> Value {
             json!(many(count, &one.to_string()))
         }
         _ => {
-            // items that differ in every text, so that they are told apart
+            // items that differ in every text, so that they are distinct
             let text = one.to_string().replace(":\"a\"", ":\"a#\"");
             json!(many([50, 1000, 10_000][random.below(3)], &text))
         }
     }
 }
 
-/// A list as long as a body may be, of items that differ in every text and number, or that are equal.
+/// A list as long as a body allows, of items that differ in every text and number, or that are equal.
 pub(crate) fn long(
     field: &FieldSchema,
     item: &Type,

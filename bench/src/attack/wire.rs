@@ -1,4 +1,4 @@
-//! Bodies in protobuf: a valid message that is damaged on the wire, where no schema can forbid it.
+//! Protobuf bodies: a valid message that is damaged in its encoding, where no schema applies.
 
 use object::from_json;
 use schema::{ResourceDefinition, protobuf};
@@ -18,14 +18,14 @@ const HOSTILE: &[&[u8]] = &[
     b"\xf4\x90\x80\x80",
 ];
 
-/// The object as a message in its envelope. `None`: it cannot be one.
+/// The object as a protobuf message in its envelope. `None` if it cannot be encoded.
 pub(crate) fn message(
     kind: &ResourceDefinition,
     text: &str,
     random: &mut Random,
 ) -> Option<Vec<u8>> {
     if text.contains("⟦deep") {
-        return None; // nesting is made below, on the wire
+        return None; // nesting is generated below, in the encoding
     }
     let mut tree = from_json(&expand(text, &Nothing)).ok()?;
     kind.coerce(&mut tree, &mut Vec::new()).ok()?;
@@ -37,13 +37,13 @@ pub(crate) fn message(
     Some(protobuf::encode_envelope(&version, kind.names.kind, &message))
 }
 
-/// One field of a message: its number, its wire type, and where it stands.
+/// A field of a message: its number, its wire type, and its position.
 struct Piece {
     tag: u64,
     wire: u64,
-    /// With its key.
+    /// Start of the field, with its key.
     start: usize,
-    /// Of a length-delimited field, where the content begins.
+    /// Start of the content of a length-delimited field.
     content: usize,
     end: usize,
 }
@@ -56,7 +56,7 @@ fn damage(message: &[u8], random: &mut Random, depth: usize) -> Vec<u8> {
     let piece = &pieces[random.below(pieces.len())];
     let inner = &message[piece.content..piece.end];
     let replaced = match piece.wire {
-        // deeper, if it is a message itself
+        // recurse, if it is a message itself
         2 if depth < 12 && !random.one_in(4) && !self::pieces(inner).is_empty() => {
             delimited(piece.tag, &damage(inner, random, depth + 1))
         }
@@ -80,7 +80,7 @@ fn damage(message: &[u8], random: &mut Random, depth: usize) -> Vec<u8> {
         _ => vec![0xff; random.below(12)],
     };
     match random.below(10) {
-        // once more, with another wire type, or not at all
+        // duplicated, with another wire type, or removed
         0 => [message, &message[piece.start..piece.end]].concat(),
         1 => [
             &message[..piece.start],
@@ -100,7 +100,7 @@ pub(crate) fn delimited_fields(message: &[u8]) -> Vec<(u64, &[u8])> {
     fields.map(|piece| (piece.tag, &message[piece.content..piece.end])).collect()
 }
 
-/// The fields of what may be a message; none if it is not.
+/// The fields of a message; empty if the bytes are not a message.
 fn pieces(message: &[u8]) -> Vec<Piece> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -162,7 +162,7 @@ fn delimited(tag: u64, content: &[u8]) -> Vec<u8> {
     [key(tag, 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 
-/// The content in as many messages, each the same field of the one around it.
+/// The content nested in this many messages, each the same field of the next.
 fn nested(tag: u64, content: &[u8], depth: usize) -> Vec<u8> {
     let mut heads = Vec::new();
     let mut size = content.len();

@@ -1,5 +1,5 @@
 //! The cluster under attack: API server, controllers and scheduler in this process, connected by pipes, with storage
-//! in memory, in a network namespace of its own.
+//! in memory, in a separate network namespace.
 
 use std::{
     collections::HashMap,
@@ -28,9 +28,10 @@ use super::{
 };
 
 const GROUP: &str = "tiphys-attack-";
-/// A request of the attack's own may take this long.
+/// Timeout of the attack's own requests.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// The cluster under attack.
 pub(crate) struct World {
     pub(crate) cluster: TestCluster,
     admin: PipeConnector,
@@ -38,18 +39,18 @@ pub(crate) struct World {
     node: PipeConnector,
     anonymous: PipeConnector,
     hostile: Option<Hostile>,
-    /// Uid and version of objects, by path, as answers have told them.
+    /// Uid and resourceVersion of objects by path, from responses.
     objects: Mutex<HashMap<String, [String; 2]>>,
     _contexts: Vec<Context>,
     kubelet: Option<(Node, TempDir)>,
 }
 
-/// The control group that the pods of this process are below.
+/// The parent cgroup of this process's pods.
 pub(crate) fn group(process: u32) -> String {
     format!("{GROUP}{process}")
 }
 
-/// Removes the groups of processes that are gone and could not.
+/// Removes the cgroups of processes that died without removing them.
 pub(crate) fn remove_stale_groups() {
     let Ok(hierarchies) = sys::cgroup::Hierarchies::detect() else { return };
     let entrances = hierarchies.group("/").map(|root| root.procs_files()).unwrap_or_default();
@@ -63,8 +64,9 @@ pub(crate) fn remove_stale_groups() {
     }
 }
 
-/// Leaves the machine's network and makes its files read-only, before there is a second thread: nothing that a request
-/// makes the server dial or write is outside. `false` where that is not allowed.
+/// Moves this process into new network and mount namespaces, and makes the file systems read-only: a request cannot
+/// make the server connect or write to anything outside. Must be called before a second thread starts. Returns
+/// `false` where that is not permitted.
 pub(crate) fn isolate() -> bool {
     let isolated = || -> Result<()> {
         sys::namespace::unshare(sys::namespace::NETWORK | sys::namespace::MOUNT)?;
@@ -72,7 +74,7 @@ pub(crate) fn isolate() -> bool {
         let root = folder("/")?;
         sys::mount::set_propagation(&root, sys::mount::Propagation::Private, true)?;
         sys::mount::set_attributes(&root, sys::mount::READ_ONLY, true)?;
-        // The groups of pods are real, below one of this process's own.
+        // The cgroups of pods are real, below a cgroup of this process.
         for processes in sys::cgroup::Hierarchies::detect()?.group("/")?.procs_files() {
             let path = processes.parent().context("no folder")?;
             sys::mount::clear_attributes(
@@ -94,6 +96,8 @@ pub(crate) fn isolate() -> bool {
 }
 
 impl World {
+    /// Starts the cluster. `isolated`: whether `isolate` has succeeded. `everything`: enables all alpha and beta
+    /// features.
     pub(crate) async fn start(isolated: bool, everything: bool) -> Result<Self> {
         let cluster = TestCluster::start_with_flags(Arc::new(SystemClock), |flags| {
             flags.runtime_config = vec!["api/all=true".into()];
@@ -141,7 +145,7 @@ impl World {
         }
     }
 
-    /// Sends a request, and remembers what the answer says of an object.
+    /// Sends a request, and records the object in the response.
     pub(crate) async fn send(&self, request: &Request, patience: Duration) -> Result<Answer> {
         let bytes = send::bytes(request, self);
         let mut answer =
@@ -150,7 +154,7 @@ impl World {
         Ok(answer)
     }
 
-    /// Sends a request of the attack's own.
+    /// Sends one of the attack's own requests.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Answer> {
         let request = Request::new(Caller::Admin, method, path);
         let request = match (method, body) {
@@ -164,7 +168,7 @@ impl World {
         self.send(&request, PATIENCE).await
     }
 
-    /// Keeps uid and version of the object that an answer holds. Gives its path.
+    /// Records uid and resourceVersion of the object in a response. Returns its path.
     fn remember(&self, request: &Request, answer: &Answer) -> Option<String> {
         if !(200..300).contains(&answer.code) || answer.body.len() > 1 << 20 {
             return None;
@@ -175,7 +179,7 @@ impl World {
             _ => at.trim_end_matches("/status").to_owned(),
         };
         let Ok(object) = serde_json::from_slice::<Value>(&answer.body) else {
-            // It nests deeper than is read here: its place is known all the same.
+            // It is nested too deep to be parsed here, but its path is known.
             let (_, meta) = str::from_utf8(&answer.body).ok()?.split_once(r#""metadata":{"#)?;
             return Some(path_of(meta.split_once(r#""name":""#)?.1.split('"').next()?));
         };
@@ -192,7 +196,8 @@ impl World {
         Some(path)
     }
 
-    /// Makes what the attack needs, as far as it is not there: namespaces, rights, nodes, a service that is hostile.
+    /// Creates what the attack needs and what does not exist yet: namespaces, RBAC, nodes, a Service of the hostile
+    /// backend.
     pub(crate) async fn furnish(&self) -> Result<()> {
         for (path, body) in FURNITURE {
             let body = body.replace("ADDRESS", &hostile::ADDRESS.to_string());
@@ -204,7 +209,7 @@ impl World {
                 String::from_utf8_lossy(&answer.body)
             );
         }
-        // The first node has a kubelet that says how it is.
+        // The first node has a kubelet that reports its status.
         let nodes: &[&str] = if self.kubelet.is_some() { &["n2"] } else { &["n1", "n2"] };
         for node in nodes {
             let status = NODE.replace("ADDRESS", &hostile::ADDRESS.to_string());
@@ -240,7 +245,7 @@ impl Known for World {
     }
 }
 
-/// All controllers, each as its own account.
+/// Starts all controllers, each with its own service account.
 fn controllers(cluster: &TestCluster) -> Result<Context> {
     let pki = &cluster.running.cluster;
     let authority = pki::CertificateAuthority::from_pem(
@@ -285,12 +290,12 @@ fn client(cluster: &TestCluster, name: &str, groups: &[&str]) -> Client {
     cluster.client_as(name, groups)
 }
 
-/// Processor time of this process so far.
+/// CPU time of this process so far.
 pub(crate) fn cpu() -> Duration {
     cpu_of("self")
 }
 
-/// Processor time of a process so far.
+/// CPU time of a process so far.
 pub(crate) fn cpu_of(process: &str) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let behind = stat.rsplit(')').next().unwrap_or_default();
@@ -343,18 +348,18 @@ const FURNITURE: &[(&str, &str)] = &[
     ),
 ];
 
-/// A set with 2^31 replicas is made as far as this: the time is the attack's, not the controllers'. Only what controllers
-/// create by themselves is limited, for a request that a quota rejects leads nowhere.
+/// Limits pods, which controllers create by themselves: a workload with 2^31 replicas would cost the attack's time.
+/// Nothing else is limited, because a request that a quota rejects reaches no further code.
 const QUOTA: &str = r#"{"metadata":{"name":"few"},"spec":{"hard":{"pods":"40"}}}"#;
 
 const TENANT: &str = r#"{"metadata":{"name":"tenant"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"admin"},"subjects":[{"kind":"User","name":"tenant","apiGroup":"rbac.authorization.k8s.io"}]}"#;
 
-/// What is wrong with the furniture, for those who want to know why nothing works.
+/// Starts the cluster, with an error that explains what failed.
 pub(crate) async fn start(isolated: bool, everything: bool) -> Result<World> {
     World::start(isolated, everything).await.context("the cluster did not start")
 }
 
-/// A base that is refused would be attacked in vain.
+/// All base objects must be accepted: attacks that start from a rejected one would be useless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_base_is_accepted() {
     let world = start(false, true).await.expect("a cluster");
@@ -368,7 +373,7 @@ async fn every_base_is_accepted() {
                 .await
                 .expect("an answer");
             let names = kind.definition.names;
-            // a binding needs a pod
+            // a Binding needs a pod
             if answer.code != 201 && names.kind != "Binding" {
                 refused.push(format!(
                     "{} {}: {} {}",

@@ -1,4 +1,4 @@
-//! What says who somebody is, and what those answer whom the server asks.
+//! Fuzz targets for credentials, and for responses of external authenticators.
 
 use std::{hint::black_box, sync::LazyLock};
 
@@ -11,7 +11,7 @@ use pki::{
 };
 use rustls_pki_types::CertificateDer;
 
-/// 2026-11-16.
+/// The current time of the tests, 2026-11-16.
 const NOW: i64 = 1_794_787_200;
 const ISSUER: &str = "https://kubernetes.default.svc";
 
@@ -29,7 +29,7 @@ static SIGNER: LazyLock<(TokenSigner, TokenVerifier)> = LazyLock::new(|| {
     (TokenSigner::new(key, ISSUER), verifier)
 });
 
-/// Whether the input was understood.
+/// Parses an input. Returns whether it is valid.
 pub(super) fn feed(target: &str, input: &[u8], text: &str) -> bool {
     match target {
         "jwt" => token(input, text),
@@ -42,6 +42,7 @@ pub(super) fn feed(target: &str, input: &[u8], text: &str) -> bool {
     }
 }
 
+/// The corpus of a target.
 pub(super) fn seeds(target: &str) -> &'static [&'static str] {
     match target {
         "jwt" => &[
@@ -76,7 +77,7 @@ pub(super) fn seeds(target: &str) -> &'static [&'static str] {
     }
 }
 
-/// A chain as a client shows it, and a request for a certificate.
+/// A client certificate chain, and a certificate signing request.
 pub(super) fn certificates() -> Vec<Vec<u8>> {
     let leaf = CertificateSpec::client("alice", &["g", "h"]);
     let pair = AUTHORITY.issue(&leaf, NOW).expect("a plain leaf");
@@ -88,7 +89,8 @@ pub(super) fn certificates() -> Vec<Vec<u8>> {
     all
 }
 
-/// A head and claims, as they are and signed: what is behind the signature is reached as well.
+/// Verifies a token with this header and claims, unsigned and signed, so that the code behind the signature check is
+/// reached as well.
 fn token(input: &[u8], text: &str) -> bool {
     let keys = JsonWebKey::parse_set(input);
     let (head, claims) = text.split_once('.').unwrap_or((text, ""));

@@ -1,5 +1,5 @@
-//! Damaged requests to a whole server, over connections within this process: whatever reads
-//! a path, a query, a header or a frame is reached the way that strangers reach it.
+//! Fuzz targets in a whole API server: damaged requests over connections within this process reach the parsers of
+//! paths, queries, headers and frames as external clients do.
 
 use std::time::Duration;
 
@@ -26,12 +26,13 @@ const UPGRADE: &str = "GET /api/v1/configmaps?watch=true HTTP/1.1\r\nhost: x\r\n
     connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
     sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
+/// An API server in this process.
 pub(super) struct LiveServer {
     runtime: Runtime,
     _cluster: TestCluster,
-    /// For one who may do everything.
+    /// Connections that are authenticated as an administrator.
     admin: PipeConnector,
-    /// For those who say who they are.
+    /// Connections that must authenticate themselves.
     anybody: PipeConnector,
 }
 
@@ -47,6 +48,7 @@ impl LiveServer {
         Ok(Self { runtime, _cluster: cluster, admin, anybody })
     }
 
+    /// The corpus of a target.
     pub(super) fn corpus(&self, target: &str) -> Vec<Vec<u8>> {
         match target {
             "spdy" => vec![self.runtime.block_on(session())],
@@ -59,7 +61,7 @@ impl LiveServer {
         }
     }
 
-    /// Whether the input was understood. Not to be answered in time is an error.
+    /// Sends an input. Returns whether the server accepted it; no response within the timeout is an error.
     pub(super) fn feed(&self, target: &str, input: &[u8]) -> Result<bool> {
         let text = || String::from_utf8_lossy(input).replace(['\r', '\n', ' '], "+");
         let talk = async {
@@ -87,12 +89,12 @@ impl LiveServer {
     }
 }
 
-/// Sends these bytes and no more, and reads to the end. Whoever has sent a whole head gets an
-/// answer to it before the line goes dead.
+/// Sends these bytes and no more, and reads to the end. After a complete request head, waits for the response before
+/// the connection is closed.
 async fn send_and_read(pipe: &PipeConnector, bytes: &[u8]) -> Result<bool> {
     let mut io = pipe.connect(ConnectionUse::Upgrade).await?.io;
     let mut read = Vec::new();
-    let _ = io.write_all(bytes).await; // the server may have heard enough
+    let _ = io.write_all(bytes).await; // the server may have closed the connection early
     if bytes.windows(4).any(|four| four == b"\r\n\r\n") {
         let _ = timeout(50 * A_MOMENT, io.read_buf(&mut read)).await;
     }
@@ -157,7 +159,7 @@ fn seeds(target: &str) -> &'static [&'static str] {
     }
 }
 
-/// What a client says who opens streams. Nobody agrees: the frames go out nevertheless.
+/// The bytes that a client sends to open SPDY streams. There is no server: the frames are sent nevertheless.
 async fn session() -> Vec<u8> {
     let (ours, mut theirs) = duplex(1 << 20);
     let client = spdy::Connection::client(ours);
@@ -188,7 +190,7 @@ async fn understood(input: &[u8]) -> bool {
 }
 
 async fn tell(theirs: &mut DuplexStream, input: &[u8]) {
-    let _ = theirs.write_all(input).await; // the server may have heard enough
+    let _ = theirs.write_all(input).await; // the server may have closed the connection early
     let _ = theirs.shutdown().await;
     let _ = theirs.read_to_end(&mut Vec::new()).await;
 }

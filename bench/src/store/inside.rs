@@ -1,5 +1,5 @@
-//! The engine in one process with who uses it: what a write costs, also with many keys,
-//! and how soon all can be read again.
+//! Benchmark of the embedded store in one process with its user: cost of a write, also with many keys, and time to
+//! open.
 
 use std::{
     path::Path,
@@ -20,7 +20,7 @@ use super::servers;
 
 const PREFIX: &str = "/registry/things/";
 
-/// Bytes as they are, under the one topic that everything has.
+/// A codec that leaves bytes unchanged, with one topic for everything.
 #[derive(Debug)]
 struct RawBytes;
 
@@ -38,6 +38,7 @@ impl CacheCodec<Bytes> for RawBytes {
     }
 }
 
+/// An open store.
 struct EmbeddedStore {
     engine: Arc<dyn Engine<Bytes>>,
     things: Arc<WatchCache<Bytes>>,
@@ -53,8 +54,8 @@ fn open(folder: &Path) -> Result<EmbeddedStore> {
     Ok(EmbeddedStore { engine, things })
 }
 
-/// Durable writes of `size` a second, and what one costs of processors, in microseconds. Each
-/// writer has keys of its own, `each` of them, and takes one after the other in no order.
+/// Durable writes of `size` bytes per second, and CPU time per write in microseconds. Each writer has its own `each`
+/// keys, and writes them in a scattered order.
 pub(crate) async fn puts(
     folder: &Path,
     writers: usize,
@@ -64,7 +65,7 @@ pub(crate) async fn puts(
 ) -> Result<(f64, f64)> {
     let inside = open(folder)?;
     write(&inside, writers, each, size, Duration::from_millis(100)).await?;
-    // What was due at the beginning is not what a write costs.
+    // Work that is left from opening does not count.
     while folder.join("state.tmp").exists() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -104,17 +105,18 @@ async fn write(
     Ok(count)
 }
 
-/// What there is with so many keys.
+/// Measurements with this number of keys.
 pub(crate) struct Row {
     pub(crate) keys: usize,
-    /// What a durable write costs, in microseconds of 64 writers' time, and of processors'.
+    /// Wall-clock time per durable write with 64 writers, and CPU time, in microseconds.
     pub(crate) write: f64,
     pub(crate) write_cpu: f64,
-    /// How long it takes until all can be read again, and what that costs of processors.
+    /// Time to open the store until all keys can be read, and its CPU time in seconds.
     pub(crate) open: Duration,
     pub(crate) open_cpu: f64,
 }
 
+/// Measures opening and writing with a growing number of keys.
 pub(crate) async fn curve(folder: &Path, steps: &[usize], size: usize) -> Result<Vec<Row>> {
     let (mut rows, mut there) = (Vec::new(), 0);
     for step in steps {

@@ -1,5 +1,5 @@
-//! The store beside etcd, each in a process of its own, in one run on one machine. The two take
-//! turns, so that what else the machine does hits both; of several turns the median counts.
+//! Benchmark of the store against etcd, each in its own process, in one run on one host. The two take turns, so that
+//! other load on the host affects both; the median of several turns counts.
 
 mod inside;
 mod servers;
@@ -19,13 +19,13 @@ use self::{servers::Server, watch::WatchLoad, wire::Connection};
 
 const SIZE: usize = 1_024;
 const LASTS: Duration = Duration::from_secs(2);
-/// How many turns each has.
+/// Number of turns of each server.
 const TURNS: usize = 5;
-/// How many connections clients share.
+/// Number of connections that clients share.
 const CONNECTIONS: usize = 8;
-/// How many puts a second both can keep up with.
+/// Puts per second that both servers can sustain.
 const PACE: u32 = 500;
-/// How many keys a range has.
+/// Number of keys in a range.
 const RANGE: usize = 10_000;
 
 #[derive(Args)]
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     serve: Option<String>,
 }
 
-/// One line of the table: what was seen of each server, turn by turn.
+/// A line of the table: the measurements of each server, turn by turn.
 struct ResultRow {
     what: String,
     higher_is_better: bool,
@@ -81,6 +81,7 @@ const PARTS: &[(&str, usize, Measurement)] = &[
     ("watch", 1, Measurement::Watch(WatchLoad { watchers: 1_000, distinct: false, writes: 20 })),
 ];
 
+/// Runs the benchmark, or the server that is measured.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let folder = arguments.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
@@ -139,6 +140,7 @@ async fn measure(servers: &[Server], wanted: &impl Fn(&str) -> bool) -> Result<V
     Ok(lines)
 }
 
+/// A measurement: name, value, and whether higher is better.
 type Seen = (String, f64, bool);
 
 fn note(lines: &mut Vec<ResultRow>, server: usize, seen: impl IntoIterator<Item = Seen>) {
@@ -185,7 +187,7 @@ impl Measurement {
     }
 }
 
-/// How many a second, how long the slowest hundredth took, and how many.
+/// Puts per second, 99th percentile of the latency, and number of puts.
 async fn puts(server: &Server, clients: usize) -> Result<(f64, f64, f64)> {
     let connections = CONNECTIONS.min(clients);
     let mut all = Vec::new();
@@ -211,7 +213,7 @@ async fn puts(server: &Server, clients: usize) -> Result<(f64, f64, f64)> {
     Ok((count / lasted, slow(took), count))
 }
 
-/// How long the slowest hundredth takes at a pace that both can keep.
+/// 99th percentile of the latency at a rate that both servers can sustain.
 async fn paced(server: &Server) -> Result<f64> {
     let mut connection = Connection::open(&server.address, "/etcdserverpb.KV/Put").await?;
     let put = |nth: usize| {
@@ -223,7 +225,7 @@ async fn paced(server: &Server) -> Result<f64> {
     Ok(slow(seen.took))
 }
 
-/// How long the slowest hundredth took, in milliseconds.
+/// 99th percentile of the latency, in milliseconds.
 fn slow(mut took: Vec<Duration>) -> f64 {
     took.sort_unstable();
     took[took.len() * 99 / 100].as_secs_f64() * 1e3

@@ -1,4 +1,4 @@
-//! A store in a process of its own: ours, or etcd.
+//! A store in its own process: ours, or etcd.
 
 use std::{
     env, fs,
@@ -15,14 +15,14 @@ use store::{
     etcd_server::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
 };
 
-/// A process that ends with this.
+/// A process that is stopped on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
 }
 
 impl Server {
-    /// This program itself, with the word `serve`.
+    /// Starts this executable itself, with `store --serve`.
     pub(crate) fn ours(folder: &Path) -> Result<Self> {
         let address = free()?;
         let mut command = Command::new(env::current_exe()?);
@@ -30,6 +30,7 @@ impl Server {
         Self { child: command.spawn()?, address }.ready()
     }
 
+    /// Starts an etcd.
     pub(crate) fn etcd(program: &Path, folder: &Path) -> Result<Self> {
         let (address, peer) = (free()?, free()?);
         let (url, peer) = (format!("http://{address}"), format!("http://{peer}"));
@@ -56,12 +57,12 @@ impl Server {
         Ok(self)
     }
 
-    /// What it has used of processors, in seconds.
+    /// CPU time of the server in seconds.
     pub(crate) fn cpu(&self) -> f64 {
         cpu(&self.child.id().to_string())
     }
 
-    /// In megabytes.
+    /// Resident memory in megabytes.
     pub(crate) fn memory(&self) -> f64 {
         let status =
             fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
@@ -77,7 +78,7 @@ impl Drop for Server {
     }
 }
 
-/// What a process has used of processors, in seconds.
+/// CPU time of a process in seconds.
 pub(crate) fn cpu(process: &str) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -85,7 +86,7 @@ pub(crate) fn cpu(process: &str) -> f64 {
     Duration::from_millis(ticks * 10).as_secs_f64()
 }
 
-/// What `Server::ours` runs.
+/// Runs our store as a server, in the process that `Server::ours` starts.
 pub(crate) fn serve(folder: &Path, address: &str) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let disk = Arc::new(Directory::open(folder)?);

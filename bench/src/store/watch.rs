@@ -1,4 +1,4 @@
-//! How soon who watches hears of a write.
+//! Benchmark of watches: latency from a write to its event.
 
 use std::{
     sync::{
@@ -15,21 +15,20 @@ use tokio::task::JoinSet;
 
 use super::{message, servers::Server, slow, wire::Connection};
 
-/// How many connections the watches share.
+/// Number of connections that the watches share.
 const CONNECTIONS: usize = 8;
 const LASTS: Duration = Duration::from_secs(5);
 
-/// What is watched, and how much happens.
+/// The watches, and the number of writes per second.
 #[derive(Clone, Copy)]
 pub(crate) struct WatchLoad {
     pub(crate) watchers: usize,
-    /// Each another key; or all of them the same prefix.
+    /// Whether each watches another key, or all of them the same prefix.
     pub(crate) distinct: bool,
     pub(crate) writes: u32,
 }
 
-/// From before the write is sent until the event is there, of the slowest hundredth, in
-/// milliseconds.
+/// 99th percentile of the time from before the write is sent until the event arrives, in milliseconds.
 pub(crate) async fn delivery(server: &Server, crowd: WatchLoad) -> Result<f64> {
     let begun = Instant::now();
     let (mut watching, prefix) = (JoinSet::new(), format!("/crowd/{}/", crowd.watchers));
@@ -57,7 +56,7 @@ pub(crate) async fn delivery(server: &Server, crowd: WatchLoad) -> Result<f64> {
     Ok(slow(took))
 }
 
-/// How long each event took, until none is left.
+/// The latency of each event, until none is left.
 async fn watch(
     mut connection: Connection,
     begun: Instant,
@@ -93,7 +92,7 @@ fn create(prefix: &str, watcher: Option<usize>) -> Vec<u8> {
     message(&pb::WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) })
 }
 
-/// At an even pace, whatever the answers take.
+/// Writes at a fixed rate, whatever the responses take.
 async fn write(server: &Server, prefix: &str, crowd: WatchLoad, begun: Instant) -> Result<()> {
     let mut connection = Connection::open(&server.address, "/etcdserverpb.KV/Put").await?;
     let count = usize::try_from(u64::from(crowd.writes) * LASTS.as_secs())?;

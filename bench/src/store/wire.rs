@@ -1,6 +1,5 @@
-//! A client of gRPC that costs next to nothing, so that the server is what is measured:
-//! one connection, and on it many callers, each with one request under way, or requests at
-//! an even pace, or one stream that never ends.
+//! A minimal gRPC client with very little overhead, so that the server is what is measured. A connection has many
+//! callers with one request each, or requests at a fixed rate, or one endless stream.
 
 use std::{
     collections::HashMap,
@@ -14,7 +13,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Wide enough never to be waited for.
+/// A flow-control window that is never exhausted.
 const WINDOW: u32 = 1 << 30;
 
 const DATA: u8 = 0;
@@ -22,21 +21,22 @@ const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 
+/// An HTTP/2 connection to a gRPC server.
 pub(crate) struct Connection {
     stream: TcpStream,
     input: BytesMut,
     out: Vec<u8>,
     path: &'static str,
     next: u32,
-    /// What has come and was not given back.
+    /// Received bytes that were not yet returned to the flow-control window.
     owed: u32,
-    /// What has come on the stream that never ends.
+    /// Received data of the endless stream.
     body: BytesMut,
-    /// Since when the requests under way are, and who made them.
+    /// Start and caller of each request in progress, by stream.
     open: HashMap<u32, (Instant, usize)>,
 }
 
-/// What one connection has seen.
+/// The measurements of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionStats {
     pub(crate) took: Vec<Duration>,
@@ -57,7 +57,7 @@ impl Connection {
         Ok(Self { stream, input, out, path, next: 1, owed: 0, body, open })
     }
 
-    /// Lets so many callers go on for that long; `message` gives what each asks next.
+    /// Runs this many callers for this time; `message` returns the next request of each.
     pub(crate) async fn run(
         &mut self,
         callers: usize,
@@ -80,7 +80,7 @@ impl Connection {
         Ok(seen)
     }
 
-    /// Asks so often, at an even pace, whatever the answers take.
+    /// Sends `count` requests at a fixed rate, whatever the responses take.
     pub(crate) async fn pace(
         &mut self,
         pace: Duration,
@@ -105,7 +105,7 @@ impl Connection {
         Ok(seen)
     }
 
-    /// Begins a stream that never ends, with these messages.
+    /// Starts an endless stream with these messages.
     pub(crate) fn begin(&mut self, messages: impl Iterator<Item = Vec<u8>>) {
         self.head();
         for message in messages {
@@ -114,7 +114,7 @@ impl Connection {
         self.next += 2;
     }
 
-    /// The next messages of that stream.
+    /// The next messages of the endless stream.
     pub(crate) async fn messages(&mut self) -> Result<Vec<Bytes>> {
         self.flush().await?;
         self.read().await?;
@@ -167,13 +167,13 @@ impl Connection {
             }
             block.extend_from_slice(b"\x40\x02te\x08trailers");
         } else {
-            block.extend_from_slice(&[0xc1, 0xc0, 0xbf, 0xbe]); // the same again
+            block.extend_from_slice(&[0xc1, 0xc0, 0xbf, 0xbe]); // the same header fields again, by their indexes
         }
         head(&mut self.out, block.len(), HEADERS, 4, self.next);
         self.out.extend_from_slice(&block);
     }
 
-    /// Takes all frames that are whole. Gives whose answers have come.
+    /// Consumes all complete frames. Returns the callers whose responses are complete.
     fn take(&mut self, seen: &mut ConnectionStats) -> Result<Vec<usize>> {
         let mut done = Vec::new();
         while let Some((length, kind, flags, stream)) = parse(&self.input) {
@@ -191,7 +191,7 @@ impl Connection {
                 }
                 HEADERS if flags & 1 != 0 => {
                     let well = b"grpc-status";
-                    // Whoever writes it by the Huffman code says 0 if there is no message.
+                    // A server that encodes the header with Huffman coding sends status 0 if there is no message.
                     let plain = payload.windows(well.len()).any(|part| part == well);
                     let fails = plain && !payload.windows(3).any(|part| part == b"s\x010");
                     ensure!(

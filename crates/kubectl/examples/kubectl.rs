@@ -1,4 +1,4 @@
-//! kubectl as a program of its own, to try it without the rest.
+//! kubectl as a separate executable, to try it without the other components.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The commands, and how one is found.
+//! The list of commands, and the dispatch of a command line to one of them.
 
 mod annotate;
 mod api;
@@ -53,7 +53,7 @@ use crate::{
     select::Info,
 };
 
-/// A command: what it is called, what it takes, what it does.
+/// A command: its name and aliases, flags, function and subcommands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command {
     pub(crate) name: &'static str,
@@ -61,7 +61,7 @@ pub(crate) struct Command {
     pub(crate) flags: &'static [&'static [Flag]],
     pub(crate) run: fn(&Invocation<'_>) -> Result,
     pub(crate) subcommands: &'static [Command],
-    /// The exit code of failures, where 1 means something else.
+    /// The exit code of failures, for commands where 1 has another meaning.
     pub(crate) failure_exit_code: u8,
 }
 
@@ -74,19 +74,22 @@ impl Command {
         Self { name, aliases: &[], flags, run, subcommands: &[], failure_exit_code: 1 }
     }
 
+    /// Sets the aliases.
     pub(crate) const fn aliases(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
     }
 
+    /// Sets the exit code of failures.
     pub(crate) const fn failure(self, failure: u8) -> Self {
         Self { failure_exit_code: failure, ..self }
     }
 
+    /// Sets the subcommands.
     pub(crate) const fn inner(self, inner: &'static [Command]) -> Self {
         Self { subcommands: inner, ..self }
     }
 
-    /// A command that only leads to others.
+    /// A command that only has subcommands.
     pub(crate) const fn group(name: &'static str, inner: &'static [Command]) -> Self {
         Self {
             name,
@@ -99,7 +102,7 @@ impl Command {
     }
 }
 
-/// Every command there is.
+/// All commands.
 pub(crate) const COMMANDS: &[Command] = &[
     get::COMMAND,
     describe::COMMAND,
@@ -221,7 +224,7 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
     }
 }
 
-/// Fails if a flag that the command needs was not given, or a global one has a wrong value.
+/// Fails if a required flag is missing or a global flag has an invalid value.
 fn check_required(call: &Invocation<'_>, flags: &[&[Flag]]) -> Result {
     let missing: Vec<String> = flags
         .iter()
@@ -242,10 +245,10 @@ fn check_required(call: &Invocation<'_>, flags: &[&[Flag]]) -> Result {
     Ok(())
 }
 
-/// The first word that is no flag and no flag's value.
+/// Index of the first argument that is neither a flag nor a flag's value.
 fn next_word(args: &[String], command: Option<&Command>) -> Option<usize> {
     let own = command.map_or(&[][..], |command| command.flags);
-    // A flag that is not known may have a value as well.
+    // An unknown flag may have a value as well.
     let takes_value = |name: &str| {
         let mut all = GLOBAL_FLAGS.iter().chain(own.iter().copied().flatten());
         let known = all.find(|flag| {
@@ -284,7 +287,7 @@ fn require_subcommand(call: &Invocation<'_>) -> Result {
     }
 }
 
-/// The command that the words of `path` lead to.
+/// The command at `path`, a list of command names separated by spaces.
 fn find(path: &str) -> Option<&'static Command> {
     let (mut known, mut found): (&'static [Command], _) = (COMMANDS, None);
     for word in path.split(' ') {
@@ -294,7 +297,7 @@ fn find(path: &str) -> Option<&'static Command> {
     found
 }
 
-/// Flags that name files.
+/// Flags that name manifests.
 pub(crate) const FILES: &[Flag] = &[
     Flag::new("filename", flags::FlagType::StringSlice).short('f'),
     Flag::text("kustomize").short('k'),
@@ -311,7 +314,7 @@ pub(crate) const VALIDATE: &[Flag] = &[Flag::text("validate").default("strict").
 pub(crate) const CHUNKS: &[Flag] =
     &[Flag::new("chunk-size", flags::FlagType::Int64).default("500")];
 
-/// What `--dry-run` asks for.
+/// The value of `--dry-run`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DryRun {
     No,
@@ -320,6 +323,7 @@ pub(crate) enum DryRun {
 }
 
 impl DryRun {
+    /// Parses `--dry-run`.
     pub(crate) fn of(call: &Invocation<'_>) -> Result<Self> {
         match call.flags.text("dry-run") {
             "" | "none" | "false" => Ok(Self::No),
@@ -337,7 +341,7 @@ impl DryRun {
         }
     }
 
-    /// What is added to the words about something done.
+    /// The suffix of messages about changes, such as ` (dry run)`.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::No => "",
@@ -347,7 +351,7 @@ impl DryRun {
     }
 }
 
-/// Does something with one object after the other; what fails is told at the end.
+/// Calls `one` for each object and collects all failures.
 pub(crate) fn for_each_object(
     infos: &[Info],
     mut fails: Vec<CommandError>,
@@ -357,7 +361,7 @@ pub(crate) fn for_each_object(
     CommandError::collect(fails)
 }
 
-/// The query of a write.
+/// The query parameters of a write.
 pub(crate) fn write_query(call: &Invocation<'_>, dry_run: DryRun, manager: &str) -> Result<String> {
     let mut query = Vec::new();
     if dry_run == DryRun::Server {

@@ -1,4 +1,4 @@
-//! What `describe` says of an object: a sheet of names and values.
+//! The output of `describe` for each kind of object.
 
 mod autoscaler;
 mod containers;
@@ -25,7 +25,7 @@ use crate::{
     select::Info,
 };
 
-/// The sheet of an object.
+/// Describes an object, with its events if `events_too`.
 pub(crate) fn describe(call: &Invocation<'_>, info: &Info, events_too: bool) -> Result<String> {
     let object = &info.object;
     let mut sheet = DescribeWriter::default();
@@ -99,14 +99,14 @@ pub(crate) fn describe(call: &Invocation<'_>, info: &Info, events_too: bool) -> 
     Ok(sheet.text())
 }
 
-/// A pod template, with tabs as they are.
+/// Describes a pod template, with tabs unexpanded.
 pub(crate) fn pod_template(template: &Value) -> String {
     let mut sheet = DescribeWriter::default();
     workload::template(template, &mut sheet);
     sheet.raw()
 }
 
-/// Any object: its fields, with their names made readable.
+/// Describes any object: its fields, with readable names.
 fn generic(object: &Value, sheet: &mut DescribeWriter) {
     sheet.field("Name", text(&object["metadata"]["name"]));
     sheet.field("Namespace", text(&object["metadata"]["namespace"]));
@@ -158,7 +158,7 @@ fn format_go_value(value: &Value) -> String {
     }
 }
 
-/// `apiVersion` becomes `API Version`.
+/// Makes a field name readable: `apiVersion` becomes `API Version`.
 fn readable(field: &str) -> String {
     if field.chars().any(|c| !c.is_alphabetic() && c != '-') {
         return field.to_owned();
@@ -209,13 +209,13 @@ fn readable(field: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// What happened to the object lately.
+/// Appends the recent events of the object.
 fn events(call: &Invocation<'_>, info: &Info, sheet: &mut DescribeWriter) -> Result {
     let meta = &info.object["metadata"];
     let mut all = Vec::new();
     let mut uids = vec![meta["uid"].as_str().unwrap_or_default()];
     if info.resource.kind == "Node" {
-        uids.push(&info.name); // that is what kubelets write
+        uids.push(&info.name); // kubelets use the node's name as its uid in events
     }
     let path = match info.namespace.as_str() {
         "" => "/api/v1/events".to_owned(),
@@ -260,7 +260,7 @@ fn events(call: &Invocation<'_>, info: &Info, sheet: &mut DescribeWriter) -> Res
     Ok(())
 }
 
-/// `5m`, or `5m (x3 over 10m)`.
+/// The age of an event: `5m`, or `5m (x3 over 10m)`.
 pub(crate) fn event_age(event: &Value, now: i64) -> String {
     let since = |value: &Value| match value.as_str() {
         None => "<unknown>".to_owned(),
@@ -281,7 +281,7 @@ pub(crate) fn event_age(event: &Value, now: i64) -> String {
     }
 }
 
-/// A moment as `Mon, 02 Jan 2006 15:04:05 +0000`.
+/// Formats a timestamp as `Mon, 02 Jan 2006 15:04:05 +0000`.
 pub(crate) fn format_time(value: &Value) -> String {
     let Some(moment) = value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()) else {
         return "Mon, 01 Jan 0001 00:00:00 +0000".to_owned();
@@ -297,7 +297,7 @@ fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }
 
-/// A value that may be a number or a text.
+/// Formats a value that may be a number or a string.
 fn either(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -305,7 +305,7 @@ fn either(value: &Value) -> String {
     }
 }
 
-/// Who controls the object: `ReplicaSet/web`.
+/// The controller of the object: `ReplicaSet/web`.
 fn controller(object: &Value) -> Option<String> {
     let owners = object["metadata"]["ownerReferences"].items();
     let owner = owners.iter().find(|owner| owner["controller"].as_bool() == Some(true))?;

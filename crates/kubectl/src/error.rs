@@ -1,24 +1,24 @@
-//! Why a command ends early, and what is printed then.
+//! The errors of commands, and how they are printed.
 
 use client::Error;
 use object::{Status, quote::quote};
 
-/// The reason a command fails. Each is printed as upstream prints it.
+/// The error of a command. Each is printed as upstream prints it.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// `error: …`.
+    /// Printed as `error: …`.
     Error(String),
-    /// Printed as it is.
+    /// Printed unchanged.
     Raw(String),
-    /// Wrong use: followed by where to find help.
+    /// Invalid arguments or flags: followed by a hint at the help.
     Usage { says: String, command: String, help: &'static str },
-    /// What the server said, and what the command was doing.
+    /// The Status that the server returned, and what the command was doing.
     Server { status: Status, doing: String },
-    /// Several, each printed on its own, without `error: `.
+    /// Several errors, each printed on its own, without `error: `.
     Aggregate(Vec<CommandError>),
-    /// One with an exit code of its own.
+    /// An error with a specific exit code.
     WithExitCode { fail: Box<CommandError>, code: u8 },
-    /// Nothing more to say; the code of a remote process, or of `diff`.
+    /// Only an exit code, of a remote process or of `diff`; nothing is printed.
     Code(u8),
 }
 
@@ -29,7 +29,7 @@ impl CommandError {
         Self::Error(says.into())
     }
 
-    /// `See 'kubectl x -h' for help and examples`.
+    /// An error about arguments, followed by `See 'kubectl x -h' for help and examples`.
     pub(crate) fn usage(command: &str, says: impl Into<String>) -> Self {
         Self::Usage {
             says: says.into(),
@@ -38,7 +38,7 @@ impl CommandError {
         }
     }
 
-    /// One failure, or several, or none.
+    /// Combines errors into one result: none, the only one, or an aggregate.
     pub(crate) fn collect(mut all: Vec<CommandError>) -> Result {
         match all.len() {
             0 => Ok(()),
@@ -51,7 +51,7 @@ impl CommandError {
         matches!(self, Self::Server { status, .. } if status.has_reason("NotFound"))
     }
 
-    /// Says before the server's words what was being done.
+    /// Sets what the command was doing, which is printed before the server's message.
     pub(crate) fn with_action(self, what: impl Into<String>) -> Self {
         match self {
             Self::Server { status, .. } => Self::Server { status, doing: what.into() },
@@ -59,7 +59,7 @@ impl CommandError {
         }
     }
 
-    /// What goes to stderr, and the exit code.
+    /// The text for stderr, and the exit code.
     pub(crate) fn report(&self) -> (String, u8) {
         match self {
             Self::Error(says) if says.starts_with("error: ") => (line(says), 1),
@@ -85,7 +85,7 @@ impl CommandError {
         }
     }
 
-    /// The same with another exit code; wrong use is then told as the command itself does.
+    /// Like the error itself, with another exit code; a usage error then gets the command's own help hint.
     pub(crate) fn with_code(self, code: u8) -> Self {
         match self {
             same if code == 1 => same,
@@ -97,7 +97,7 @@ impl CommandError {
         }
     }
 
-    /// The words alone, for use within other messages.
+    /// The message alone, for use within other messages.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Error(says) | Self::Raw(says) | Self::Usage { says, .. } => says.clone(),
@@ -141,7 +141,7 @@ fn server(status: &Status, doing: &str) -> String {
     }
 }
 
-/// A refused object: its errors, one on a line if there are several.
+/// The message about an invalid object: its errors, one per line if there are several.
 pub(crate) fn invalid(status: &Status) -> String {
     let Some(details) = status.details() else {
         return format!("The request is invalid: {}\n", status.message());

@@ -1,4 +1,4 @@
-//! `-f URL`: manifests from web servers.
+//! `-f URL`: fetches manifests from web servers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use crate::error::{CommandError, Result};
 const REDIRECTS: usize = 10;
 const TRIES: usize = 3;
 const LARGEST: usize = 1 << 28;
-/// How long an answer may take.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a web server has at a URL.
+/// The content of a URL.
 pub(crate) fn text(url: &str) -> Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -36,7 +36,7 @@ pub(crate) fn text(url: &str) -> Result<String> {
     })
 }
 
-/// One attempt; a failure with whether another one may succeed.
+/// One attempt; a failure comes with whether a retry may succeed.
 async fn get(first: &str) -> std::result::Result<String, (CommandError, bool)> {
     let failed = |why: String| (CommandError::error(format!("Get {}: {why}", quote(first))), false);
     let mut url: Uri = first.parse().map_err(|error| failed(format!("{error}")))?;
@@ -71,7 +71,7 @@ async fn get(first: &str) -> std::result::Result<String, (CommandError, bool)> {
     Err(failed(format!("stopped after {REDIRECTS} redirects")))
 }
 
-/// A client for the server of a URL, the path there, and the name it is known by.
+/// A client for the server of a URL, the path, and a Host header.
 fn client(url: &Uri) -> std::result::Result<(Client, String, HeaderMap), String> {
     let secure = match url.scheme_str() {
         Some("http") => false,
@@ -97,7 +97,7 @@ fn client(url: &Uri) -> std::result::Result<(Client, String, HeaderMap), String>
     Ok((Client::new(config), path, headers))
 }
 
-/// Where a redirect leads.
+/// The target of a redirect.
 fn follow(from: &Uri, to: &str) -> Option<Uri> {
     if to.contains("://") {
         return to.parse().ok();

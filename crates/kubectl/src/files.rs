@@ -1,4 +1,4 @@
-//! Manifests: what `-f` and `-k` name, read document by document.
+//! Manifests: reads the documents that `-f` and `-k` name.
 
 use std::{fs, io::Read as _, path::Path};
 
@@ -15,8 +15,8 @@ pub(crate) type Document = (String, Value);
 const LARGEST_INPUT: u64 = 1 << 28;
 
 impl Invocation<'_> {
-    /// What `-f` and `-k` name, lists taken apart. A file that cannot be read keeps the others from
-    /// being used only where it cannot be found.
+    /// The documents that `-f` and `-k` name, with lists expanded. A file that does not exist or cannot be read is an
+    /// error of the whole; a document that cannot be parsed is an error next to the documents of other files.
     pub(crate) fn documents(&self) -> Result<Vec<Result<Document>>> {
         if self.flags.is_set("kustomize") {
             if !self.flags.all("filename").is_empty() {
@@ -48,7 +48,7 @@ impl Invocation<'_> {
         Ok(all)
     }
 
-    /// Whether documents are checked before they are decoded.
+    /// Whether documents are validated before they are decoded.
     fn validates(&self) -> bool {
         !matches!(self.flags.text("validate"), "" | "ignore" | "false")
     }
@@ -76,14 +76,14 @@ pub(crate) fn is_url(name: &str) -> bool {
     name.starts_with("http://") || name.starts_with("https://")
 }
 
-/// An error of the system, in few words and lower case as Go has it.
+/// The message of an I/O error, short and in lower case as in Go.
 pub(crate) fn go_io_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     text.to_lowercase()
 }
 
-/// The files that a path or a pattern means.
+/// The files that a path or a pattern matches.
 pub(crate) fn found(name: &str, recursive: bool) -> Result<Vec<String>> {
     let missing = || CommandError::error(format!("the path {} does not exist", quote(name)));
     let about = match fs::metadata(name) {
@@ -118,7 +118,7 @@ pub(crate) fn found(name: &str, recursive: bool) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// The files whose names fit a pattern with `*`, `?` and `[…]` in its last part.
+/// The files that match a pattern with `*`, `?` and `[…]` in its last segment.
 fn matching(pattern: &str) -> Vec<String> {
     if !pattern.contains(['*', '?', '[']) {
         return Vec::new();
@@ -171,7 +171,7 @@ fn yaml_documents(text: &str) -> std::result::Result<Vec<Value>, String> {
     objects.collect()
 }
 
-/// The objects in a text, YAML or JSON. Nothing is read after what cannot be parsed.
+/// The objects in a text, YAML or JSON. Reading stops at the first document that fails validation.
 pub(crate) fn parse_documents(source: &str, text: &str, validates: bool) -> Vec<Result<Document>> {
     let objects = match parse(text) {
         Ok(objects) => objects,
@@ -209,7 +209,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
         match object {
             Ok(object) => objects.push(object),
             Err(error) => {
-                // YAML may begin like JSON.
+                // YAML in flow style starts like JSON.
                 return yaml_documents(text)
                     .ok()
                     .filter(|all| all.iter().all(|object| object.is_object() || object.is_null()))
@@ -220,7 +220,7 @@ fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     Ok(objects)
 }
 
-/// Why the server could not even be told what the object is.
+/// Why a document is not an object that can be sent to the server.
 fn invalid(object: &Value) -> Option<&'static str> {
     if !object.is_object() {
         return Some("invalid object to validate");
@@ -235,7 +235,7 @@ fn invalid(object: &Value) -> Option<&'static str> {
     }
 }
 
-/// The object, if it says of what kind it is.
+/// Fails if the object has no kind or apiVersion.
 fn named(source: &str, object: Value) -> Result<Document> {
     for (field, missing) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
         if object[field].as_str().unwrap_or_default().is_empty() {
@@ -249,7 +249,7 @@ fn named(source: &str, object: Value) -> Result<Document> {
     Ok((source.to_owned(), object))
 }
 
-/// Refuses an object with metadata of the wrong types.
+/// Fails if the metadata has fields of the wrong type.
 pub(crate) fn check_metadata(source: &str, object: &Value) -> Result {
     let mut partial = Value::object();
     partial["metadata"] = object["metadata"].clone();

@@ -1,5 +1,5 @@
-//! Command line flags as upstream takes them: `--name=value`, `--name value`, `-n value`,
-//! `-nvalue`, several one-letter flags in a row, anywhere among the arguments.
+//! Parser for command line flags, compatible with upstream's: `--name=value`, `--name value`, `-n value`, `-nvalue`,
+//! several one-letter flags in a row, anywhere among the arguments.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,23 @@ use object::{Duration, quote::quote};
 
 use crate::error::{CommandError, Result};
 
-/// One flag of a command.
+/// The declaration of a flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) short: Option<char>,
     pub(crate) kind: FlagType,
-    /// What it is when it is not given.
+    /// The value if the flag is not given.
     pub(crate) default: &'static str,
-    /// What it is when it is given without value (only then may the value be left out).
+    /// The value if the flag is given without one; only then may the value be omitted.
     pub(crate) no_opt_default: Option<&'static str>,
-    /// What is said when it is used, if it is going away.
+    /// The deprecation message, if the flag is deprecated.
     pub(crate) deprecated: &'static str,
-    /// Whether the command does nothing without it.
+    /// Whether the command fails without the flag.
     pub(crate) required: bool,
 }
 
+/// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FlagType {
     Bool,
@@ -30,7 +31,7 @@ pub(crate) enum FlagType {
     Int32,
     Int64,
     Duration,
-    /// May be given several times, and several values with commas between them.
+    /// May be given several times; commas separate values.
     StringSlice,
     /// May be given several times; commas are part of the value.
     StringArray,
@@ -80,6 +81,7 @@ impl Flag {
         Self { required: true, ..self }
     }
 
+    /// Sets the value for a flag that is given without one.
     pub(crate) const fn bare(self, bare: &'static str) -> Self {
         Self { no_opt_default: Some(bare), ..self }
     }
@@ -104,29 +106,29 @@ impl Flag {
     }
 }
 
-/// What was given: the values of flags, and the other words.
+/// A parsed command line: the values of flags, and the arguments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ParsedFlags {
     values: BTreeMap<&'static str, Vec<String>>,
     /// Every flag in the order in which it was given.
     pub(crate) order: Vec<(&'static str, String)>,
-    /// What there is to say about flags that were given.
+    /// Deprecation messages of the given flags.
     pub(crate) deprecations: Vec<String>,
     defaults: BTreeMap<&'static str, &'static str>,
     pub(crate) args: Vec<String>,
-    /// Global flags whose names the command uses for something else.
+    /// Global flags whose names the command uses for other flags.
     shadowed: Vec<&'static str>,
-    /// How many words stood before `--`, if there was one.
+    /// Number of arguments before `--`, if it was given.
     pub(crate) args_len_at_dash: Option<usize>,
 }
 
 impl ParsedFlags {
-    /// A global flag, unless the command has one of its own by that name.
+    /// The value of a global flag, unless the command has its own flag of that name.
     pub(crate) fn global(&self, name: &str) -> &str {
         if self.shadowed.contains(&name) { "" } else { self.text(name) }
     }
 
-    /// Whether the flag was on the command line.
+    /// Whether the flag was given on the command line.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
@@ -146,18 +148,18 @@ impl ParsedFlags {
         self.text(name).parse().unwrap_or_default()
     }
 
-    /// In nanoseconds.
+    /// The value of a duration flag in nanoseconds.
     pub(crate) fn duration(&self, name: &str) -> i64 {
         Duration::parse_nanos(self.text(name)).unwrap_or_default()
     }
 
-    /// Every value of a flag that may be given several times.
+    /// All values of a flag that may be given several times.
     pub(crate) fn all(&self, name: &str) -> &[String] {
         self.values.get(name).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Reads `args` for `command`, which has `flags`; of two with one name the first counts.
+/// Parses `args` for `command`, which has `flags`; of two flags with the same name the first wins.
 pub(crate) fn parse(command: &str, flags: &[&[Flag]], args: &[String]) -> Result<ParsedFlags> {
     let wrong = |says: String| CommandError::Usage {
         says,

@@ -1,4 +1,4 @@
-//! One run of a command: its flags, the configuration, the server.
+//! The context of one run of a command: its flags, the kubeconfig and the server.
 
 use std::{cell::OnceCell, path::Path, time::Duration};
 
@@ -15,28 +15,28 @@ use crate::{
     stdio,
 };
 
-/// What comes from the environment, read once.
+/// Values from environment variables, read once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     pub(crate) kubeconfig: String,
     pub(crate) home: String,
     pub(crate) editor: String,
-    /// The program that shows differences, with its arguments.
+    /// The diff program, with its arguments.
     pub(crate) external_diff: String,
     pub(crate) path: String,
-    /// The file of preferences, or `off`.
+    /// Path of the kuberc file, or `off`.
     pub(crate) kuberc: String,
     pub(crate) service_host: String,
     pub(crate) service_port: String,
-    /// Whether sessions use WebSockets, if the server has them.
+    /// Whether exec and attach sessions use WebSockets, if the server supports them.
     pub(crate) websockets: bool,
     /// Whether port-forward tries WebSockets first.
     pub(crate) port_forward_websockets: bool,
-    /// The folder of this machine's own cluster, which need not be there.
+    /// Data directory of a cluster on this host, which need not exist.
     pub(crate) data_dir: String,
 }
 
-/// Flags that every command takes.
+/// Flags that every command accepts.
 pub(crate) const GLOBAL_FLAGS: &[Flag] = &[
     Flag::text("kubeconfig"),
     Flag::text("kuberc"),
@@ -66,11 +66,11 @@ pub(crate) const GLOBAL_FLAGS: &[Flag] = &[
     Flag::bool("help").short('h'),
 ];
 
-/// A command that is being run.
+/// A running command.
 #[derive(Debug)]
 pub(crate) struct Invocation<'a> {
     pub(crate) environment: &'a Environment,
-    /// The words that lead to the command: `create secret generic`.
+    /// The full name of the command: `create secret generic`.
     pub(crate) command: String,
     pub(crate) flags: ParsedFlags,
     config: OnceCell<Value>,
@@ -99,6 +99,7 @@ impl<'a> Invocation<'a> {
         self.out_bytes(text.as_bytes());
     }
 
+    /// Writes bytes to stdout.
     #[expect(clippy::unused_self, reason = "a call is what speaks")]
     pub(crate) fn out_bytes(&self, bytes: &[u8]) {
         stdio::write(&mut std::io::stdout().lock(), bytes);
@@ -110,7 +111,8 @@ impl<'a> Invocation<'a> {
         stdio::write(&mut std::io::stderr(), format!("{text}\n").as_bytes());
     }
 
-    /// What the log has when nobody answers a question about what there is.
+    /// Prints the five "Couldn't get current server API group list" lines that upstream logs when discovery gets
+    /// "connection refused".
     fn log_refused(&self, fail: &CommandError) {
         let refused = matches!(fail, CommandError::Raw(says) if says.contains(" was refused - "));
         let Ok(address) = self.address() else { return };
@@ -122,16 +124,17 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// A warning as the log has it.
+    /// Prints a warning in klog's format.
     pub(crate) fn log_warning(&self, text: &str) {
         self.log('W', text);
     }
 
-    /// A line of the log.
+    /// Prints a log line in klog's format.
     pub(crate) fn log(&self, level: char, text: &str) {
         self.print_err(&request_log::line(level, text));
     }
 
+    /// The current time in seconds since 1970.
     #[expect(clippy::unused_self, reason = "a call is what knows the time")]
     pub(crate) fn now(&self) -> i64 {
         SystemClock.now()
@@ -141,8 +144,8 @@ impl<'a> Invocation<'a> {
         CommandError::usage(&self.command, says)
     }
 
-    /// The kubeconfig files in use. A user who has none uses that of the cluster on this machine, if
-    /// there is one and it can be read.
+    /// The kubeconfig files in use. A user who has none uses that of the cluster on this host, if it exists and is
+    /// readable.
     pub(crate) fn files(&self) -> Result<KubeconfigFiles> {
         let files = self.own_files()?;
         if !files.files.is_empty() || !self.is_local() {
@@ -164,7 +167,7 @@ impl<'a> Invocation<'a> {
         )
     }
 
-    /// The merged configuration.
+    /// The merged kubeconfig.
     pub(crate) fn config(&self) -> Result<&Value> {
         if let Some(config) = self.config.get() {
             return Ok(config);
@@ -177,14 +180,14 @@ impl<'a> Invocation<'a> {
         Ok(self.config.get_or_init(|| config))
     }
 
-    /// Whether nothing says which cluster is meant.
+    /// Whether neither a flag nor the environment selects a cluster.
     fn is_local(&self) -> bool {
         self.environment.kubeconfig.is_empty()
             && self.environment.service_host.is_empty()
             && self.flags.global("server").is_empty()
     }
 
-    /// The context that is used: its name, and what it says.
+    /// The current context: its name and content.
     pub(crate) fn context(&self) -> Result<(String, Value)> {
         let config = self.config()?;
         let given = self.flags.global("context");
@@ -206,10 +209,12 @@ impl<'a> Invocation<'a> {
         }
     }
 
+    /// Whether `--namespace` was given.
     pub(crate) fn namespace_given(&self) -> bool {
         !self.flags.global("namespace").is_empty()
     }
 
+    /// The namespace from the flag, the current context, or `default`.
     pub(crate) fn namespace(&self) -> Result<String> {
         let given = self.flags.global("namespace");
         if !given.is_empty() {
@@ -220,6 +225,7 @@ impl<'a> Invocation<'a> {
         Ok(if set.is_empty() { "default" } else { set }.to_owned())
     }
 
+    /// The API server; connects at the first call.
     pub(crate) fn server(&self) -> Result<&Server> {
         if let Some(server) = self.server.get() {
             return Ok(server);
@@ -228,11 +234,12 @@ impl<'a> Invocation<'a> {
         Ok(self.server.get_or_init(|| server))
     }
 
-    /// How many different warnings the server sent.
+    /// Number of distinct warnings that the server sent.
     pub(crate) fn warnings(&self) -> usize {
         self.server.get().map_or(0, Server::warnings)
     }
 
+    /// The resources of the server; runs discovery at the first call.
     pub(crate) fn resources(&self) -> Result<&RestMapper> {
         if let Some(resources) = self.resources.get() {
             return Ok(resources);
@@ -242,7 +249,7 @@ impl<'a> Invocation<'a> {
         Ok(self.resources.get_or_init(|| resources))
     }
 
-    /// The address of the server, as the configuration has it.
+    /// The URL of the server, as in the kubeconfig.
     pub(crate) fn address(&self) -> Result<String> {
         Ok(self.effective_config()?["clusters"].items()[0]["cluster"]["server"]
             .as_str()
@@ -250,7 +257,7 @@ impl<'a> Invocation<'a> {
             .to_owned())
     }
 
-    /// A configuration with one context, in which the flags have been taken in.
+    /// A kubeconfig with one context, with the flags applied.
     fn effective_config(&self) -> Result<Value> {
         let context = self.context()?.1;
         let config = self.config()?;
@@ -334,7 +341,7 @@ impl<'a> Invocation<'a> {
         Ok(config)
     }
 
-    /// Fails as upstream does where the flags name files that cannot be read, or two ways to log in.
+    /// Fails as upstream does if flags name unreadable files, or two authentication methods.
     fn check_credentials(&self, cluster: &str, user: &str) -> Result {
         for (flag, title, owner) in [
             ("certificate-authority", "certificate-authority", cluster),
@@ -397,7 +404,7 @@ impl<'a> Invocation<'a> {
         RequestLog { level: self.flags.int("v"), base }
     }
 
-    /// `--request-timeout`, which also ends a watch.
+    /// The value of `--request-timeout`, which also limits a watch.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>> {
         let text = self.flags.text("request-timeout");
         if text == "0" {

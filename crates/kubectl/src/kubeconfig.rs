@@ -1,4 +1,4 @@
-//! The user's configuration files: read as one, and changed one by one.
+//! The user's kubeconfig files: read as one, and written one by one.
 
 use std::{
     fs,
@@ -13,15 +13,15 @@ use crate::{
     select::go_io_error,
 };
 
-/// The files, in the order in which they count.
+/// The kubeconfig files, in order of precedence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KubeconfigFiles {
     pub(crate) files: Vec<(PathBuf, Value)>,
-    /// Where something new is written when no file is there.
+    /// The file that is created if none exists.
     pub(crate) default: PathBuf,
 }
 
-/// Where the files are: what the flag says, or the environment, or the home folder.
+/// The paths of the files: from the flag, the environment, or the home directory.
 pub(crate) fn paths(flag: &str, variable: &str, home: &str) -> Vec<PathBuf> {
     if !flag.is_empty() {
         return vec![flag.into()];
@@ -32,7 +32,7 @@ pub(crate) fn paths(flag: &str, variable: &str, home: &str) -> Vec<PathBuf> {
 }
 
 impl KubeconfigFiles {
-    /// `must`: the file was named by a flag and has to be there.
+    /// Reads the files. `must`: the file was named by a flag and must exist.
     pub(crate) fn load(paths: &[PathBuf], must: bool) -> Result<Self> {
         let mut this =
             Self { files: Vec::new(), default: paths.last().cloned().unwrap_or_default() };
@@ -66,8 +66,7 @@ impl KubeconfigFiles {
         Ok(this)
     }
 
-    /// Every file as one: of a name given twice the first counts. `resolve`: file
-    /// names in it are made absolute.
+    /// Merges all files: of entries with the same name the first wins. `resolve`: makes paths in it absolute.
     pub(crate) fn merged(&self, resolve: bool) -> Value {
         let mut all = Value::object();
         let mut extensions = Value::Null;
@@ -137,7 +136,7 @@ impl KubeconfigFiles {
         std::io::Write::write_all(&mut file, yaml::to_yaml(&tree).as_bytes()).map_err(failed)
     }
 
-    /// The file that has the entry `name`, or else the one where new ones go.
+    /// The file that contains the entry `name`, otherwise the one for new entries.
     pub(crate) fn file_of_entry(&self, list: &str, name: &str) -> (PathBuf, Value) {
         let has = |tree: &Value| {
             tree[list].items().iter().any(|entry| entry["name"].as_str() == Some(name))
@@ -147,11 +146,11 @@ impl KubeconfigFiles {
     }
 }
 
-/// The lists of a configuration, and what an entry of each is called.
+/// The lists of a kubeconfig, and the field with the content of each entry.
 pub(crate) const LISTS: &[(&str, &str)] =
     &[("clusters", "cluster"), ("contexts", "context"), ("users", "user")];
 
-/// The entry `name` of a list.
+/// The content of the entry `name` of a list.
 pub(crate) fn entry<'a>(tree: &'a Value, list: &str, of: &str, name: &str) -> Option<&'a Value> {
     tree[list]
         .items()

@@ -1,11 +1,10 @@
-//! Kustomizations: objects put together from files and other kustomizations, and changed on
-//! the way.
+//! Kustomize: builds objects from manifests and other kustomizations, and transforms them.
 //!
 //! ```text
-//!  folder ── kustomization.yaml
-//!    resources ─► components ─► generators      what there is
+//!  directory ── kustomization.yaml
+//!    resources ─► generators ─► components      the objects
 //!      └► patches ─► namespace ─► names ─► labels ─► annotations ─► replicas ─► images ─► replacements
-//!  outermost: hashes of generated data ─► names in references ─► order
+//!  outermost: hash suffixes of generated objects ─► name references ─► order
 //! ```
 
 mod fields;
@@ -24,22 +23,22 @@ use object::Value;
 pub(crate) use self::generate::hash;
 use crate::error::{CommandError, Result};
 
-/// An object on its way, and what it was called before.
+/// An object during the build, with its previous names.
 #[derive(Clone, Debug)]
 struct Resource {
     object: Value,
-    /// Namespace and name, from the first to the last before this.
+    /// Previous namespaces and names, the oldest first.
     previous_names: Vec<(String, String)>,
     /// The kustomizations that it comes from, the innermost last.
     origin_chain: Vec<PathBuf>,
-    /// Whether its name ends in a hash of its data.
+    /// Whether its name gets a hash of its data as suffix.
     hashed: bool,
 }
 
-/// How deep kustomizations may lie in one another.
+/// Maximum nesting depth of kustomizations.
 const DEEPEST: usize = 64;
 
-/// Kinds that belong to no namespace.
+/// Cluster-scoped kinds.
 const CLUSTER_KINDS: &[&str] = &[
     "APIService",
     "CertificateSigningRequest",
@@ -78,7 +77,7 @@ const CLUSTER_KINDS: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// Kinds that come first, in this order.
+/// Kinds that are printed first, in this order.
 const ORDER_FIRST: &[&str] = &[
     "Namespace",
     "ResourceQuota",
@@ -105,7 +104,7 @@ const ORDER_FIRST: &[&str] = &[
 ];
 const ORDER_LAST: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// The objects that a kustomization makes. `say` hears of what is out of date.
+/// Builds the objects of a kustomization. `say` is called with deprecation warnings.
 pub(crate) fn build(folder: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Value>> {
     if folder.contains("://") || folder.starts_with("git@") {
         return Err(CommandError::error(format!(
@@ -163,7 +162,7 @@ impl Resource {
         (self.text("namespace").to_owned(), self.name().to_owned())
     }
 
-    /// Every namespace and name that it has or had.
+    /// All current and previous namespaces and names.
     fn names(&self) -> Vec<(String, String)> {
         let mut names = self.previous_names.clone();
         names.push(self.now());
@@ -181,7 +180,8 @@ impl Resource {
     }
 }
 
-/// Adds what a kustomization makes, and changes it. A component changes what was there too.
+/// Adds the objects of a kustomization to `all`, and transforms them. A component also transforms the objects that
+/// are already there.
 fn accumulate(
     kustomization: &read::Kustomization,
     all: &mut Vec<Resource>,
@@ -223,7 +223,7 @@ fn accumulate(
     transform::run(kustomization, all)
 }
 
-/// A file with objects, or a folder with another kustomization.
+/// Adds the objects of a manifest, or of the kustomization in a directory.
 fn resources(
     kustomization: &read::Kustomization,
     path: &str,

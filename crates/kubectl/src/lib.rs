@@ -1,9 +1,9 @@
-//! kubectl: the command line of Kubernetes, in upstream's words.
+//! kubectl: the command line client of Kubernetes, compatible with upstream's output.
 //!
 //! ```text
 //!  main ── finds the command in `commands::COMMANDS`, reads its flags
-//!    └► Call ── flags, configuration, server; `select` finds the objects that are meant
-//!         └► commands/NAME.rs ── one file a command
+//!    └► Invocation ── flags, kubeconfig, server; `select` finds the objects that arguments refer to
+//!         └► commands/NAME.rs ── one file for each command
 //!              └► print ── tables, YAML, JSON, JSONPath, columns
 //! ```
 
@@ -39,7 +39,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use self::invocation::Environment;
 
-/// Where a cluster of this machine is, unless somebody says so.
+/// Default data directory of a cluster on this host.
 const DATA_DIR: &str = "/var/lib/tiphys";
 
 /// Runs kubectl with these arguments (without the name of the program).

@@ -1,6 +1,5 @@
-//! The patch that makes an object on the server what a file says, and leaves alone what
-//! the file never spoke of: a comparison of three, what was applied last, what is to be
-//! applied, and what is there.
+//! The patch for client-side apply: a three-way diff of the last applied configuration, the new configuration and the
+//! live object. It makes the object match the manifest, and leaves fields alone that the manifest never set.
 
 use object::Value;
 use schema::{ResourceDefinition, patch};
@@ -10,18 +9,18 @@ use crate::{
     server::PatchType,
 };
 
-/// The annotation that keeps what was applied last.
+/// The annotation that stores the last applied configuration.
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The kind of an object, if it is one of Kubernetes' own.
+/// The definition of an object's kind, if it is built-in.
 pub(crate) fn built_in_kind(object: &Value) -> Option<ResourceDefinition> {
     let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
     let same = |it: &ResourceDefinition| it.names.kind == kind && it.names.api_version() == version;
     api::builtin_resources().into_iter().find(same)
 }
 
-/// The patch, an empty object if nothing is to be done, and how it is to be sent: lists of
-/// kinds that are known are merged, those of others replaced.
+/// Computes the patch and its type; an empty object if nothing is to be changed. Lists of built-in kinds are merged,
+/// those of other kinds replaced.
 pub(crate) fn three_way(
     original: &Value,
     modified: &Value,
@@ -34,12 +33,12 @@ pub(crate) fn three_way(
     Ok((patch, sent))
 }
 
-/// The patch that leads from one object to another.
+/// The patch that turns one object into another.
 pub(crate) fn two_way(old: &Value, new: &Value) -> Result<(Value, PatchType)> {
     three_way(old, new, old)
 }
 
-/// The object with a strategic merge patch.
+/// Applies a strategic merge patch.
 pub(crate) fn strategic(target: &mut Value, patch: &Value) -> Result {
     let Some(kind) = built_in_kind(target) else {
         return Err(CommandError::error(

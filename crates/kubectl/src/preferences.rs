@@ -1,5 +1,4 @@
-//! What a user wants of kubectl every time: the file `kuberc`, with names for command lines
-//! and values for flags.
+//! The user's preferences in the file `kuberc`: aliases for command lines, and default values of flags.
 
 use std::{fs, path::PathBuf};
 
@@ -13,15 +12,15 @@ use crate::{
     select::go_io_error,
 };
 
-/// Where the preferences are.
+/// The location of the kuberc file.
 #[derive(Debug)]
 pub(crate) struct KubercLocation {
     pub(crate) path: PathBuf,
-    /// Whether somebody named the file.
+    /// Whether a flag or the environment named the file.
     pub(crate) named: bool,
 }
 
-/// The file that is meant; none if preferences are turned off.
+/// The kuberc file to use; `None` if preferences are turned off.
 pub(crate) fn place(environment: &Environment, flag: &str) -> Result<Option<KubercLocation>> {
     if environment.kuberc == "off" {
         if flag.is_empty() {
@@ -39,7 +38,7 @@ pub(crate) fn place(environment: &Environment, flag: &str) -> Result<Option<Kube
     }))
 }
 
-/// The preferences in a file; none if there is no such file.
+/// Reads a kuberc file; `None` if it does not exist.
 pub(crate) fn read(place: &KubercLocation) -> std::result::Result<Option<Value>, String> {
     let text = match fs::read_to_string(&place.path) {
         Ok(text) => text,
@@ -58,7 +57,7 @@ pub(crate) fn read(place: &KubercLocation) -> std::result::Result<Option<Value>,
     Ok(Some(tree))
 }
 
-/// The command line as preferences make it.
+/// Applies aliases and defaults to a command line.
 pub(crate) fn apply(environment: &Environment, args: &[String]) -> Result<Vec<String>> {
     let mut args = args.to_vec();
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
@@ -105,7 +104,7 @@ fn eprint(text: &str) {
     crate::stdio::write(&mut std::io::stderr(), text.as_bytes());
 }
 
-/// The command that words lead to, and how many of them do.
+/// The command at a path of words, and the number of words that name it.
 fn find(words: &[&str]) -> Option<(&'static Command, usize)> {
     let (mut known, mut found) = (COMMANDS, None);
     for (at, word) in words.iter().enumerate() {
@@ -124,7 +123,7 @@ fn plain_words(args: &[String]) -> Vec<&str> {
     before.filter(|arg| !arg.starts_with('-')).map(String::as_str).collect()
 }
 
-/// Puts the command line that a name stands for in its place.
+/// Replaces an alias by its command line.
 fn aliases(tree: &Value, args: &mut Vec<String>) -> Result {
     let words = plain_words(args);
     let Some(name) = words.first().map(|name| (*name).to_owned()) else { return Ok(()) };
@@ -155,7 +154,7 @@ fn aliases(tree: &Value, args: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// Adds the flags that a command is always to have.
+/// Adds the default flags of a command.
 fn defaults(tree: &Value, args: &mut Vec<String>) -> Result {
     let words = plain_words(args);
     let Some((command, _)) = find(&words) else { return Ok(()) };
@@ -177,7 +176,7 @@ fn defaults(tree: &Value, args: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// The flags that are not on the command line already.
+/// The default flags that are not given on the command line.
 fn options(
     wanted: &Value,
     command: &Command,

@@ -1,4 +1,4 @@
-//! How objects are shown.
+//! Output formats of objects.
 
 pub(crate) mod age;
 pub(crate) mod columns;
@@ -32,10 +32,10 @@ pub(crate) const FLAGS: &[Flag] = &[
     Flag::bool("show-managed-fields"),
 ];
 
-/// What `-o` asks for.
+/// The value of `-o`.
 #[derive(Clone, Debug)]
 pub(crate) enum OutputFormat {
-    /// Words or a table.
+    /// A message or a table.
     Human {
         wide: bool,
     },
@@ -61,7 +61,7 @@ pub(crate) enum OutputFormat {
 const ALLOWED: &str = "go-template,go-template-file,json,jsonpath,jsonpath-as-json,jsonpath-file,kyaml,name,template,templatefile,yaml";
 
 impl OutputFormat {
-    /// Reads the flags; `tables`: whether `wide` and columns are possible.
+    /// Reads the flags. `tables`: whether `wide` and custom columns are possible.
     pub(crate) fn of(call: &Invocation<'_>, tables: bool) -> Result<Self> {
         let mut given = call.flags.text("output");
         if given.is_empty() && !call.flags.text("template").is_empty() {
@@ -150,7 +150,7 @@ impl OutputFormat {
         matches!(self, Self::Human { .. })
     }
 
-    /// One object of a known kind, as it is declared.
+    /// Prints one object of a built-in kind, with its fields in the order of their declaration.
     pub(crate) fn print_declared(
         &self,
         call: &Invocation<'_>,
@@ -165,7 +165,7 @@ impl OutputFormat {
         Ok(())
     }
 
-    /// One object; `done` is what is said of it in words.
+    /// Prints one object; `done` is the message for human-readable output.
     pub(crate) fn print(&self, call: &Invocation<'_>, object: &Value, done: &str) -> Result {
         let object = &shown(call, object);
         match self {
@@ -211,7 +211,7 @@ impl OutputFormat {
     }
 }
 
-/// Objects as one list.
+/// Wraps objects into a list.
 pub(crate) fn list(items: Vec<Value>) -> Value {
     let mut list = Value::object();
     list["apiVersion"] = "v1".into();
@@ -221,7 +221,7 @@ pub(crate) fn list(items: Vec<Value>) -> Value {
     list
 }
 
-/// `pod/web`, `deployment.apps/web`.
+/// The name of an object in messages: `pod/web`, `deployment.apps/web`.
 pub(crate) fn name(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
     let name =
@@ -232,7 +232,7 @@ pub(crate) fn name(object: &Value) -> String {
     }
 }
 
-/// The object without its managed fields, unless they are asked for.
+/// The object without its managedFields, unless they are requested.
 fn shown(call: &Invocation<'_>, object: &Value) -> Value {
     let mut object = object.clone();
     if !call.flags.is_true("show-managed-fields") {

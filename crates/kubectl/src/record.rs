@@ -1,4 +1,4 @@
-//! `--record`: keeps the command line with the object it changed.
+//! `--record`: stores the command line in the change-cause annotation of the object.
 
 use object::Value;
 
@@ -7,11 +7,12 @@ use crate::{error::Result, flags::Flag, invocation::Invocation, select::Info, se
 pub(crate) const FLAGS: &[Flag] =
     &[Flag::bool("record").deprecated("--record will be removed in the future")];
 
-/// What is to be kept, if anything.
+/// The change-cause to store, if any.
 #[derive(Debug)]
 pub(crate) struct ChangeCause(Option<String>);
 
 impl ChangeCause {
+    /// The command line, if `--record` is given.
     pub(crate) fn of(call: &Invocation<'_>) -> Self {
         if !call.flags.is_true("record") {
             return Self(None);
@@ -26,7 +27,7 @@ impl ChangeCause {
         Self(Some(line))
     }
 
-    /// Adds it to an object that was changed already.
+    /// Patches the annotation into an object that has already been changed.
     pub(crate) fn send(&self, call: &Invocation<'_>, info: &Info, object: &mut Value) -> Result {
         if self.0.is_some() {
             let mut patch = Value::object();
@@ -36,6 +37,7 @@ impl ChangeCause {
         Ok(())
     }
 
+    /// Sets the change-cause annotation.
     pub(crate) fn annotate(&self, object: &mut Value) {
         if let Some(line) = &self.0 {
             object["metadata"]["annotations"]["kubernetes.io/change-cause"] = line.as_str().into();

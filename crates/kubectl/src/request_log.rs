@@ -1,16 +1,16 @@
-//! `-v`: what is logged of requests. Level 6 shows each with its status, 7 the headers of the
-//! request, 8 the headers of the response and the bodies, 9 longer bodies, 10 whole ones.
+//! `-v`: logging of requests. Level 6 logs each request with its status, 7 also the request headers, 8 also the
+//! response headers and the bodies, 9 longer bodies, 10 whole ones.
 
 use std::time::Instant;
 
 use hyper::{HeaderMap, Method, StatusCode};
 use object::{Clock as _, SystemClock, quote::quote};
 
-/// The log of one connection.
+/// The request log of one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestLog {
     pub(crate) level: i64,
-    /// The address that paths are below.
+    /// The base URL of paths.
     pub(crate) base: String,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Sent {
 }
 
 impl RequestLog {
-    /// Logs a request, and keeps what its response is logged with.
+    /// Logs a request; returns what is needed to log its response.
     pub(crate) fn request(
         &self,
         verb: &Method,
@@ -45,7 +45,7 @@ impl RequestLog {
         Sent { verb: verb.clone(), path: path.to_owned(), at: Instant::now() }
     }
 
-    /// Logs the beginning of a response.
+    /// Logs the status and headers of a response.
     pub(crate) fn response(&self, sent: &Sent, status: StatusCode, headers: &HeaderMap) {
         if self.level < 6 {
             return;
@@ -91,14 +91,14 @@ impl RequestLog {
     }
 }
 
-/// A line of the log: its severity, the time, the process, and the text.
+/// A log line in klog's format: severity, time, process id and text.
 pub(crate) fn line(severity: char, text: &str) -> String {
     let now = jiff::Timestamp::from_microsecond(SystemClock.now_micros()).unwrap_or_default();
     let (now, pid) = (now.strftime("%m%d %H:%M:%S.%6f"), std::process::id());
     format!("{severity}{now} {pid:7} kubectl:1] {text}")
 }
 
-/// Headers one a line, without credentials.
+/// Formats headers, one per line, without credentials.
 fn lines(headers: &HeaderMap) -> String {
     let mut all: Vec<String> = headers
         .iter()
@@ -123,7 +123,7 @@ fn lines(headers: &HeaderMap) -> String {
     all.concat()
 }
 
-/// A value on one line, or as a block if it has several.
+/// Formats a value on one line, or as a block if it has several.
 fn value(text: &str) -> String {
     if text.contains('\n') { block(text) } else { quote(text) }
 }

@@ -1,4 +1,4 @@
-//! What the server serves, and which of it a word on the command line means.
+//! Discovery: the resources that the server serves, and the lookup of a resource by a name on the command line.
 
 use object::{Value, quote::quote};
 
@@ -19,9 +19,9 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) verbs: Vec<String>,
-    /// `status`, `scale` and the like.
+    /// Names of its subresources, such as `status` and `scale`.
     pub(crate) subresources: Vec<String>,
-    /// The kind that a subresource `scale` has.
+    /// Whether this version is the preferred one of its group.
     pub(crate) preferred: bool,
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct Resource {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RestMapper {
     pub(crate) all: Vec<Resource>,
-    /// Groups whose resources could not be had.
+    /// Groups whose discovery failed.
     pub(crate) failed_groups: Vec<String>,
 }
 
 impl Resource {
-    /// What there is to know of a kind without asking a server.
+    /// A resource guessed from a kind, without a request to the server.
     pub(crate) fn guess_from_kind(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let singular = kind.to_lowercase();
@@ -62,7 +62,7 @@ impl Resource {
         }
     }
 
-    /// `pods`, `deployments.apps`.
+    /// The name with its group: `pods`, `deployments.apps`.
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.plural.clone()
@@ -71,12 +71,13 @@ impl Resource {
         }
     }
 
-    /// `pod`, `deployment.apps`: what stands before the name in messages.
+    /// The lower-case kind with its group, which is printed before names: `pod`, `deployment.apps`.
     pub(crate) fn kind_name(&self) -> String {
         let kind = self.kind.to_lowercase();
         if self.group.is_empty() { kind } else { format!("{kind}.{}", self.group) }
     }
 
+    /// The URL path of an object, or of the collection if `name` is empty.
     pub(crate) fn path(&self, namespace: &str, name: &str) -> String {
         let root =
             if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
@@ -91,12 +92,12 @@ impl Resource {
         path
     }
 
-    /// `"/v1, Resource=pods"`.
+    /// The group, version and resource, as `"/v1, Resource=pods"`.
     pub(crate) fn gvr(&self) -> String {
         format!("{}/{}, Resource={}", self.group, self.version, self.plural)
     }
 
-    /// `apps/v1, Kind=Deployment`.
+    /// The group, version and kind, as `apps/v1, Kind=Deployment`.
     pub(crate) fn gvk(&self) -> String {
         format!("{}/{}, Kind={}", self.group, self.version, self.kind)
     }
@@ -106,6 +107,7 @@ const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 impl RestMapper {
+    /// Runs discovery.
     pub(crate) fn load(server: &Server) -> Result<Self> {
         let mut this = Self::default();
         let mut core = server.get_as("/api", AGGREGATED)?;
@@ -116,7 +118,7 @@ impl RestMapper {
             }
             return Ok(this);
         }
-        // A server that does not know the aggregated form says what each version has.
+        // A server without aggregated discovery lists the resources of each version.
         for version in std::mem::take(&mut core["versions"]).items() {
             let version = version.as_str().unwrap_or_default();
             let list = server.get(&format!("/api/{version}"))?;
@@ -192,7 +194,7 @@ impl RestMapper {
         }
     }
 
-    /// The resource that a word means: `po`, `deployments.apps`, `jobs.v1.batch`, `Pod`.
+    /// The resource that a word names: `po`, `deployments.apps`, `jobs.v1.batch`, `Pod`.
     pub(crate) fn find(&self, word: &str) -> Result<&Resource> {
         let lower = word.to_lowercase();
         let parts: Vec<&str> = lower.splitn(3, '.').collect();
@@ -226,19 +228,19 @@ impl RestMapper {
         }))
     }
 
-    /// Another group's resource with the same short name.
+    /// A resource of another group with the same short name.
     pub(crate) fn also_short(&self, word: &str) -> Option<&Resource> {
         let has = |r: &&Resource| r.preferred && r.short_names.iter().any(|short| short == word);
         let first = self.all.iter().find(has)?;
         self.all.iter().filter(has).find(|other| other.group != first.group)
     }
 
-    /// The resource of objects with this version and kind.
+    /// The resource of objects with this apiVersion and kind.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Resource> {
         self.all.iter().find(|r| r.kind == kind && r.api_version() == api_version)
     }
 
-    /// Every resource that is in a category, as `all` is; each in its preferred version.
+    /// The resources of a category such as `all`, each in its preferred version.
     pub(crate) fn category(&self, name: &str) -> Vec<&Resource> {
         let preferred = self.all.iter().filter(|r| r.preferred);
         preferred.filter(|r| r.categories.iter().any(|c| c == name)).collect()
@@ -253,7 +255,7 @@ impl Resource {
     }
 }
 
-/// A part of a path or query with what is special in it written as `%xx`.
+/// Percent-encodes a path segment or query value.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::new();
     for b in text.bytes() {

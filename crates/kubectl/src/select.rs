@@ -1,5 +1,5 @@
-//! Which objects the arguments of a command mean: files, `type name…`, `type/name…`,
-//! or all of a type, with or without selector.
+//! Selects the objects that the arguments of a command refer to: manifests, `type name…`, `type/name…`, or all
+//! objects of a type, with or without selector.
 
 use object::{Value, quote::quote, selector::Selector};
 
@@ -11,32 +11,33 @@ use crate::{
     resources::Resource,
 };
 
-/// An object that is meant, and what is known of it.
+/// A selected object.
 #[derive(Clone, Debug)]
 pub(crate) struct Info {
     pub(crate) resource: Resource,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// The file it was read from.
+    /// The manifest it was read from.
     pub(crate) source: String,
     pub(crate) object: Value,
 }
 
-/// How a command reads its arguments.
+/// How the arguments of a command select objects.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(crate) struct BuilderOptions {
-    /// A type alone means all its objects.
+    /// Whether a type alone selects all its objects.
     pub(crate) all_by_default: bool,
-    /// Objects of arguments are fetched.
+    /// Whether objects are fetched from the server.
     pub(crate) fetch: bool,
-    /// An object of a file without namespace is still looked for where the command is.
+    /// Whether an object from a manifest without namespace is kept unchanged; it belongs to the current namespace
+    /// either way.
     pub(crate) default_namespace: bool,
-    /// Objects that are not there are passed over.
+    /// Whether missing objects are ignored.
     pub(crate) ignore_missing: bool,
 }
 
-/// Types and names, before the server is asked.
+/// Types and names, before they are looked up on the server.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Named(Vec<(String, String)>),
@@ -46,7 +47,7 @@ pub(crate) enum Target {
 const MISSING: &str = "You must provide one or more resources by argument or filename.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'\n   '<resource> <name>'\n   '<resource>'";
 
 impl Info {
-    /// `pod/web`, `deployment.apps/web`.
+    /// The name with its kind: `pod/web`, `deployment.apps/web`.
     pub(crate) fn named(&self) -> String {
         format!("{}/{}", self.resource.kind_name(), self.name)
     }
@@ -67,7 +68,7 @@ impl Info {
     }
 }
 
-/// Reads `words` as types and names.
+/// Parses `words` as types and names.
 pub(crate) fn target(words: &[String]) -> Result<Target> {
     let slashes = words.iter().filter(|word| word.contains('/')).count();
     if slashes > 0 && slashes < words.len() {
@@ -112,7 +113,7 @@ pub(crate) fn target(words: &[String]) -> Result<Target> {
 }
 
 impl Invocation<'_> {
-    /// The objects that files and `words` mean. Failures on the way are collected.
+    /// The objects that manifests and `words` select, and the errors on the way.
     pub(crate) fn select(
         &self,
         words: &[String],
@@ -141,7 +142,7 @@ impl Invocation<'_> {
         self.select_words(words, how, selecting)
     }
 
-    /// The same where `--selector` means something else.
+    /// Like `select`, for commands where `--selector` has another meaning.
     pub(crate) fn select_plain(
         &self,
         words: &[String],
@@ -150,6 +151,7 @@ impl Invocation<'_> {
         if self.has_files() { self.read_files(how) } else { self.select_words(words, how, false) }
     }
 
+    /// The objects that `words` select. `selecting`: whether a selector or `--all` is given.
     pub(crate) fn select_words(
         &self,
         words: &[String],
@@ -182,7 +184,7 @@ impl Invocation<'_> {
         }
     }
 
-    /// The one object that the words mean.
+    /// The objects that the words select; fails if one of them fails.
     pub(crate) fn select_all_ok(&self, words: &[String], how: BuilderOptions) -> Result<Vec<Info>> {
         let (infos, fails) = self.select(words, how)?;
         if infos.is_empty() {
@@ -193,7 +195,7 @@ impl Invocation<'_> {
         Ok(infos)
     }
 
-    /// The resources that words mean; categories stand for several.
+    /// The resources that words name; a category names several.
     pub(crate) fn types(&self, types: &[String]) -> Result<Vec<Resource>> {
         let known = self.resources()?;
         let mut found: Vec<Resource> = Vec::new();
@@ -264,7 +266,7 @@ impl Invocation<'_> {
         (infos, fails)
     }
 
-    /// Every object of a type that the selectors let through.
+    /// Lists the objects of a type that match the selectors.
     pub(crate) fn list(&self, resource: &Resource) -> Result<Value> {
         let namespace =
             if self.flags.is_true("all-namespaces") { String::new() } else { self.namespace()? };
@@ -286,7 +288,7 @@ impl Invocation<'_> {
         }
     }
 
-    /// The server's refusal of a selector, with the selector.
+    /// Adds the selector to the server's error about it.
     pub(crate) fn explain(&self, resource: &Resource, fail: CommandError) -> CommandError {
         let (labels, fields) = (self.flags.text("selector"), self.flags.text("field-selector"));
         match fail {
@@ -307,7 +309,7 @@ impl Invocation<'_> {
         }
     }
 
-    /// Selectors and page as a query.
+    /// The query parameters for selectors and pagination.
     pub(crate) fn list_query(&self, next: &str) -> String {
         let labels = self.flags.text("selector");
         let labels = match Selector::parse(labels) {
@@ -328,6 +330,7 @@ impl Invocation<'_> {
         if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) }
     }
 
+    /// Whether `-f` or `-k` is given.
     pub(crate) fn has_files(&self) -> bool {
         !self.flags.all("filename").is_empty() || self.flags.is_set("kustomize")
     }
@@ -369,7 +372,7 @@ impl Invocation<'_> {
             .map_err(|error| CommandError::error(error.to_string()))
     }
 
-    /// An object of a file, with its resource and the namespace it belongs to.
+    /// Builds an `Info` for an object from a manifest, with its resource and namespace.
     pub(crate) fn info(
         &self,
         source: &str,

@@ -1,4 +1,4 @@
-//! The API server, one request after the other: commands are plain code that waits.
+//! A blocking client of the API server: commands are synchronous code.
 
 use std::{cell::RefCell, collections::HashSet, time::Duration};
 
@@ -24,19 +24,19 @@ use crate::{
 
 pub(crate) const JSON: &str = "application/json";
 
-/// A connection, and the runtime that drives it.
+/// A client, and the Tokio runtime that drives it.
 #[derive(Debug)]
 pub(crate) struct Server {
     client: Client,
     runtime: Runtime,
     /// Host and port, for messages.
     pub(crate) address: String,
-    /// What the server warned of already.
+    /// The warnings of the server that were already printed.
     printed_warnings: RefCell<HashSet<String>>,
     log: RequestLog,
 }
 
-/// A change to an object, by its media type.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PatchType {
     Json,
@@ -68,12 +68,12 @@ impl Server {
         Ok(Self { client, runtime, address, printed_warnings: RefCell::default(), log })
     }
 
-    /// How many different warnings the server sent.
+    /// Number of distinct warnings that the server sent.
     pub(crate) fn warnings(&self) -> usize {
         self.printed_warnings.borrow().len()
     }
 
-    /// Waits for what needs more than one request at a time.
+    /// Blocks on a future, for code that runs several requests at once.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
@@ -82,6 +82,7 @@ impl Server {
         self.get_as(path, JSON)
     }
 
+    /// Gets an object in the media type `accept`.
     pub(crate) fn get_as(&self, path: &str, accept: &str) -> Result<Value> {
         let bytes = self.bytes(Method::GET, path, accept, None)?;
         decode(&bytes)
@@ -92,7 +93,8 @@ impl Server {
         decode(&self.bytes(Method::POST, path, JSON, Some(body))?)
     }
 
-    /// Creates an object. One that comes from a server has a revision, which a new one must not have.
+    /// Creates an object, without its resourceVersion: an object that was read from a server has one, and a new
+    /// object must not.
     pub(crate) fn create(&self, path: &str, object: &Value) -> Result<Value> {
         if object["metadata"]["resourceVersion"].is_null() {
             return self.post(path, object);
@@ -117,7 +119,7 @@ impl Server {
         decode(&self.bytes(Method::DELETE, path, JSON, Some(body))?)
     }
 
-    /// Any request, and all of the answer.
+    /// Sends any request, and returns the whole response body.
     pub(crate) fn bytes(
         &self,
         method: Method,
@@ -133,7 +135,7 @@ impl Server {
         })
     }
 
-    /// Hands each piece of a long answer to `take`, until that says no more.
+    /// Passes each chunk of a streamed response to `take`, until that returns false.
     pub(crate) fn stream(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<bool>) -> Result {
         self.runtime.block_on(async {
             let mut answer = self.send(Method::GET, path, JSON, None).await?;
@@ -146,8 +148,8 @@ impl Server {
         })
     }
 
-    /// Hands each event of a watch to `take`, until that says no more, the server ends
-    /// the watch, or `limit` has passed; whether it was `take`.
+    /// Passes each event of a watch to `take`, until that returns false, the server ends the watch, or `limit` has
+    /// passed. Returns whether `take` ended it.
     pub(crate) fn watch(
         &self,
         path: &str,
@@ -183,7 +185,7 @@ impl Server {
         })
     }
 
-    /// One request of several that run at the same time.
+    /// Sends one of several concurrent requests.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -195,7 +197,7 @@ impl Server {
         decode(&answer.bytes().await.map_err(|error| self.fail(error))?)
     }
 
-    /// An answer whose body comes piece by piece.
+    /// Opens a response whose body is streamed.
     pub(crate) async fn open(&self, path: &str) -> Result<Response> {
         self.send(Method::GET, path, JSON, None).await
     }
@@ -204,7 +206,7 @@ impl Server {
         self.client.upgrade(path, protocols).await.map_err(|error| self.fail(error))
     }
 
-    /// A SPDY connection that speaks `protocol`, for servers that know no WebSockets.
+    /// Opens a SPDY connection with this subprotocol, for servers that do not support WebSockets.
     pub(crate) async fn spdy(&self, path: &str, protocol: &'static str) -> Result<Connection> {
         let mut headers = HeaderMap::new();
         headers.insert("x-stream-protocol-version", HeaderValue::from_static(protocol));
@@ -213,13 +215,13 @@ impl Server {
         Ok(self.spdy_over(tunnel.io))
     }
 
-    /// The client's end of SPDY on a connection that speaks it already.
+    /// Starts the client side of SPDY on an established connection.
     pub(crate) fn spdy_over(&self, io: impl AsyncRead + AsyncWrite + Send + 'static) -> Connection {
         let _inside = self.runtime.enter();
         Connection::client(io)
     }
 
-    /// Any request with any headers; the answer is what the server says, good or bad.
+    /// Sends a request with any headers, and returns the response whatever its status is.
     pub(crate) async fn send_raw(
         &self,
         method: Method,

@@ -1,5 +1,4 @@
-//! The standard streams: output that ends with its reader, input that can be stopped, the
-//! terminal without echo.
+//! The standard streams: output that handles a closed pipe, input that can be stopped, and the terminal in raw mode.
 
 mod input;
 mod terminal;
@@ -17,8 +16,8 @@ pub(crate) use self::{
     terminal::{RawTerminal, size},
 };
 
-/// Writes all of `bytes` to stdout or stderr. If nobody reads them any more, the process ends
-/// as one that SIGPIPE ended, which is what upstream's kubectl does.
+/// Writes all of `bytes` to stdout or stderr. If the pipe is closed, the process exits as if killed by SIGPIPE, like
+/// upstream's kubectl.
 pub(crate) fn write(to: &mut impl Write, bytes: &[u8]) {
     if let Err(error) = to.write_all(bytes).and_then(|()| to.flush()) {
         failed(&error);
@@ -32,8 +31,8 @@ fn failed(error: &io::Error) {
     }
 }
 
-/// Stdout or stderr for code that is asynchronous elsewhere. A write blocks: the session does
-/// not read on before its output has been taken.
+/// Stdout or stderr as an `AsyncWrite`. Writes block, so that a session reads no more data before its output is
+/// written.
 #[derive(Debug)]
 pub(crate) struct Blocking<W>(pub(crate) W);
 

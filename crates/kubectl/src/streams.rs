@@ -1,5 +1,5 @@
-//! Streams with containers: finding the pod and container that are meant, and the
-//! session that carries several streams over one WebSocket.
+//! Streams to and from containers: finds the pod and the container, and runs the session that carries several streams
+//! over one connection.
 
 mod session;
 mod spdy;
@@ -17,7 +17,7 @@ use crate::{
 
 pub(crate) use self::session::{Sizes, exchange, open};
 
-/// The pod that a word means: its own name, or one of those that an object selects.
+/// The pod that a word names: by its own name, or one of those that an object selects.
 pub(crate) fn pod_of(call: &Invocation<'_>, word: &str) -> Result<Value> {
     let words = if word.contains('/') {
         vec![word.to_owned()]
@@ -52,7 +52,7 @@ pub(crate) fn pod_of(call: &Invocation<'_>, word: &str) -> Result<Value> {
     }
 }
 
-/// Every pod that an object selects.
+/// All pods that an object selects.
 pub(crate) fn pods_of(call: &Invocation<'_>, word: &str) -> Result<Vec<Value>> {
     let (infos, fails) = call
         .select(&[word.to_owned()], BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
@@ -66,7 +66,7 @@ pub(crate) fn pods_of(call: &Invocation<'_>, word: &str) -> Result<Vec<Value>> {
     Ok(call.server()?.get(&path)?["items"].items().to_vec())
 }
 
-/// Those that run come first, and of them the one that has been ready longest.
+/// Sort key of pods: running ones come first, and of them the one that has been ready longest.
 fn rank(pod: &Value) -> (bool, bool, bool, String) {
     let ready =
         pod["status"]["conditions"].items().iter().find(|c| c["type"].as_str() == Some("Ready"));
@@ -100,7 +100,7 @@ fn selector_of(info: &Info) -> Result<String> {
     }
 }
 
-/// The container that is meant; the first, or the one an annotation names, if none is given.
+/// The container that was named; otherwise the one in the default-container annotation, or the first.
 pub(crate) fn container_of(
     call: &Invocation<'_>,
     pod: &Value,
@@ -140,7 +140,7 @@ pub(crate) fn container_of(
     Ok(first)
 }
 
-/// What is said of a pod that was deleted while it was waited for.
+/// The error for a pod that was deleted while it was waited for.
 pub(crate) fn no_such_pod() -> CommandError {
     let mut status = object::Status::default();
     status.set_reason("NotFound");

@@ -1,4 +1,4 @@
-//! Following one object until something is so.
+//! Watches one object until a condition holds.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Invocation<'_> {
-    /// Shows the object, as it is and whenever it changes, to `take`, until that says no
-    /// more (then `true`) or `seconds` have passed. An object that is gone is `None`.
+    /// Passes the object to `take`, in its current state and whenever it changes, until that returns false (then the
+    /// result is `true`) or `seconds` have passed. A deleted object is `None`.
     pub(crate) fn watch_object(
         &self,
         info: &Info,
@@ -26,7 +26,7 @@ impl Invocation<'_> {
         self.follow_in((&collection, &info.name), kind, seconds, take)
     }
 
-    /// The same for the pod of that name.
+    /// Like `watch_object`, for the pod of that name.
     pub(crate) fn follow_pod(
         &self,
         namespace: &str,
@@ -77,7 +77,7 @@ impl Invocation<'_> {
             match ended {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
-                // Too old for the server: begin anew.
+                // 410 Gone, the resourceVersion is too old: starts again with a list.
                 Err(CommandError::Server { status, .. }) if status.code() == 410 => {}
                 Err(fail) => return Err(fail),
             }

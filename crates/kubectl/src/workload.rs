@@ -1,15 +1,15 @@
-//! Where an object keeps its pod, and what its containers are.
+//! The pod spec and the containers of a workload object.
 
 use object::Value;
 
 use crate::error::{CommandError, Result};
 
-/// The fields of a list's items, to be changed.
+/// The items of a list, mutable; empty if the value is not a list.
 pub(crate) fn items_mut(list: &mut Value) -> &mut [Value] {
     if let Value::List(items) = list { items.make_mut() } else { &mut [] }
 }
 
-/// Adds to the end of a list, which is made if need be.
+/// Appends to a list, which is created if necessary.
 pub(crate) fn push(list: &mut Value, item: Value) {
     if let Value::List(items) = list {
         items.push(item);
@@ -18,12 +18,12 @@ pub(crate) fn push(list: &mut Value, item: Value) {
     }
 }
 
-/// Items as a list.
+/// Creates a list.
 pub(crate) fn list(items: Vec<Value>) -> Value {
     Value::List(items.into())
 }
 
-/// The fields that lead from an object of this kind to the spec of its pods.
+/// The field path from an object of this kind to the spec of its pods.
 pub(crate) fn pod_spec_path(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "Pod" => &["spec"],
@@ -38,7 +38,7 @@ pub(crate) fn pod_spec_path(kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// The spec of the pods of an object.
+/// The pod spec of an object.
 pub(crate) fn pod_spec(object: &mut Value) -> Result<&mut Value> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let Some(path) = pod_spec_path(&kind) else {
@@ -51,8 +51,8 @@ pub(crate) fn pod_spec(object: &mut Value) -> Result<&mut Value> {
     Ok(path.iter().fold(object, |tree, name| tree.get_mut(name)))
 }
 
-/// Whether a container's name fits a pattern in which `*` stands for anything. Parts are looked
-/// for from where the last one was found, as upstream does; so `o*` fits `two` as well.
+/// Whether a container's name matches a pattern in which `*` stands for anything. As upstream, each part is searched
+/// from the end of the previous match, so `o*` matches `two` as well.
 pub(crate) fn matches_pattern(name: &str, pattern: &str) -> bool {
     if pattern == "*" || !pattern.contains('*') {
         return pattern == "*" || name == pattern;
@@ -71,8 +71,8 @@ pub(crate) fn matches_pattern(name: &str, pattern: &str) -> bool {
     true
 }
 
-/// Calls `change` with each container that fits: first the containers, then the initial
-/// ones; how many there were.
+/// Calls `change` with each container for which `meant` returns true, first the containers, then the init containers;
+/// returns how many there were.
 pub(crate) fn each_container(
     spec: &mut Value,
     meant: impl Fn(&str) -> bool,

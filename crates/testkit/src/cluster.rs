@@ -1,4 +1,4 @@
-//! The API server in the test's own process, and clients that are whoever is asked for.
+//! `TestCluster`: an API server in the test's own process, and clients that are authenticated as any user.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,29 +10,29 @@ use object::{Clock, SystemClock};
 use server::UserInfo;
 use tempfile::TempDir;
 
-/// What has no meaning in a name of a user, and ends its certificate's organizations.
+/// The group of every authenticated user.
 const AUTHENTICATED_GROUP: &str = "system:authenticated";
 
-/// A cluster with nothing in it but what every cluster has. It ends with the test.
+/// A cluster with only the default objects. It is stopped with the test.
 #[derive(Debug)]
 pub struct TestCluster {
     pub running: RunningServer,
-    /// Keys and certificates; with storage on disk, the log too.
+    /// Directory with keys and certificates; `None` if the test provides it.
     _folder: Option<TempDir>,
 }
 
 impl TestCluster {
-    /// In memory, at the real time.
+    /// Starts a cluster with in-memory storage and the system clock.
     pub async fn start() -> Self {
         Self::start_with_clock(Arc::new(SystemClock)).await
     }
 
-    /// In memory, at a time of the test's own.
+    /// Starts a cluster with in-memory storage and the test's own clock.
     pub async fn start_with_clock(clock: Arc<dyn Clock>) -> Self {
         Self::start_with_flags(clock, |_| {}).await
     }
 
-    /// In memory, with other flags than the usual ones.
+    /// Starts a cluster with in-memory storage and changed flags.
     pub async fn start_with_flags(clock: Arc<dyn Clock>, change: impl FnOnce(&mut Flags)) -> Self {
         let folder = TempDir::new().expect("a test has room for its keys");
         let mut flags = flags(folder.path());
@@ -41,25 +41,25 @@ impl TestCluster {
         Self { running, _folder: Some(folder) }
     }
 
-    /// On disk, in a folder that may have been a cluster's before.
+    /// Starts a cluster with storage on disk, in a directory that may contain an earlier cluster's data.
     pub async fn start_on_disk(folder: &Path) -> Self {
         let running = run(flags(folder), StorageBackend::Disk, Arc::new(SystemClock)).await;
         Self { running, _folder: None }
     }
 
-    /// A client that may do everything.
+    /// A client that is authorized for everything.
     pub fn admin_client(&self) -> Client {
         self.client_as("admin", &["system:masters"])
     }
 
-    /// A client that is this user.
+    /// A client that is authenticated as this user.
     pub fn client_as(&self, name: &str, groups: &[&str]) -> Client {
         let mut user = UserInfo::new(name, groups);
         user.groups.push(AUTHENTICATED_GROUP.into());
         Client::new(client::Config::pipe(self.running.pipe(user)).user_agent("testkit"))
     }
 
-    /// A client that shows this, and is nobody by itself.
+    /// A client that authenticates with these credentials; without them it is anonymous.
     pub fn client_with_auth(&self, auth: Auth) -> Client {
         let config = client::Config::pipe(self.running.open_pipe()).user_agent("testkit");
         Client::new(config.auth(auth))

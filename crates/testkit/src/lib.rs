@@ -1,4 +1,4 @@
-//! A real cluster inside a test: every filter, every rule, no port and no log on disk.
+//! A real API server inside a test: every filter and every admission rule, without a port and without a log on disk.
 
 mod cluster;
 mod objects;

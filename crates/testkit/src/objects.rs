@@ -1,4 +1,4 @@
-//! The objects of a cluster under test: made and changed from JSON, and waited for.
+//! Helpers to create, change and await objects of a test cluster, from JSON.
 
 use std::{fmt::Debug, panic::Location, time::Duration};
 
@@ -8,10 +8,10 @@ use object::{NamespacedName, Value, from_json};
 use schema::{Kind, Scope};
 use tokio::time::{sleep, timeout};
 
-/// Longer than anything takes, even on a busy machine.
+/// Timeout of waits; longer than anything takes, even on a busy host.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// The objects of the namespace `default`, and those without a namespace.
+/// The objects of the namespace `default`, and cluster-scoped objects.
 #[derive(Clone, Debug)]
 pub struct Objects(Client);
 
@@ -20,11 +20,13 @@ impl Objects {
         Self(client.clone())
     }
 
+    /// The typed client of a kind.
     pub fn api<K: Kind>(&self) -> Api<K> {
         let api = Api::new(&self.0);
         if K::SCOPE == Scope::Namespaced { api.namespaced("default") } else { api }
     }
 
+    /// Creates an object from JSON.
     #[track_caller]
     pub fn create<K: Kind>(&self, json: &str) -> impl Future<Output = K> {
         let (at, api, object) = (Location::caller(), self.api::<K>(), K::from(tree(json)));
@@ -35,6 +37,7 @@ impl Objects {
         self.api::<K>().get(&key::<K>(name)).await.expect("it is there")
     }
 
+    /// Gets an object; `None` if it does not exist.
     pub async fn find<K: Kind>(&self, name: &str) -> Option<K> {
         match self.api::<K>().get(&key::<K>(name)).await {
             Err(error) if error.is_not_found() => None,
@@ -46,25 +49,25 @@ impl Objects {
         self.api::<K>().list_all(&Selectors::default()).await.expect("a list").items
     }
 
-    /// Changes an object by a merge patch.
+    /// Changes an object with a merge patch.
     pub async fn patch<K: Kind>(&self, name: &str, json: &str) -> K {
         let patch = Patch::Merge(tree(json));
         self.api::<K>().patch(&key::<K>(name), &patch).await.expect("it may be changed")
     }
 
-    /// Changes an object's status by a merge patch.
+    /// Changes an object's status with a merge patch.
     pub async fn patch_status<K: Kind>(&self, name: &str, json: &str) -> K {
         let patch = Patch::Merge(tree(json));
         self.api::<K>().patch_status(&key::<K>(name), &patch).await.expect("it may be changed")
     }
 
-    /// Deletes an object at once, without a grace period.
+    /// Deletes an object immediately, without a grace period.
     pub async fn delete_now<K: Kind>(&self, name: &str) {
         let now = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
         self.api::<K>().delete(&key::<K>(name), &now).await.expect("it was there");
     }
 
-    /// Deletes an object with its usual grace period.
+    /// Deletes an object with its default grace period.
     pub async fn delete<K: Kind>(&self, name: &str) {
         self.api::<K>()
             .delete(&key::<K>(name), &DeleteParams::default())
@@ -72,12 +75,13 @@ impl Objects {
             .expect("it was there");
     }
 
-    /// The account that every pod of `default` needs, where no controller makes it.
+    /// Creates the service account that every pod of `default` needs, for tests without the controller that would
+    /// create it.
     pub async fn create_default_account(&self) {
         self.create::<ServiceAccount>(r#"{"metadata":{"name":"default"}}"#).await;
     }
 
-    /// A ready node without taints that can hold this, such as `"cpu":"1"`.
+    /// Creates a ready node without taints, with these allocatable resources, such as `"cpu":"1"`.
     pub async fn create_node(&self, name: &str, labels: &str, allocatable: &str) {
         let json = format!(r#"{{"metadata":{{"name":"{name}","labels":{{{labels}}}}}}}"#);
         self.create::<Node>(&json).await;
@@ -86,7 +90,7 @@ impl Objects {
         self.patch_status::<Node>(name, &status).await;
     }
 
-    /// Waits until one object is as it should be.
+    /// Waits until an object meets a condition.
     #[track_caller]
     pub fn until<K: Kind>(
         &self,
@@ -101,7 +105,7 @@ impl Objects {
         })
     }
 
-    /// Waits until an object is gone.
+    /// Waits until an object has been deleted.
     #[track_caller]
     pub fn until_gone<K: Kind>(&self, name: &str) -> impl Future<Output = ()> {
         let (this, name) = (self.clone(), name.to_owned());
@@ -125,7 +129,7 @@ impl Objects {
     }
 }
 
-/// Waits until `look` finds what it looks for; says what it found instead.
+/// Polls `look` until it succeeds; panics with its last error after the timeout.
 #[track_caller]
 pub fn until<T, E: Debug>(
     what: impl Debug,
@@ -155,10 +159,12 @@ pub fn condition(pod: &Pod, name: &str) -> Option<(String, String, String)> {
     })
 }
 
+/// Parses JSON that is written in a test.
 pub fn tree(json: &str) -> Value {
     from_json(json.as_bytes()).expect("written in a test")
 }
 
+/// The key of an object of this kind: in the namespace `default`, or cluster-scoped.
 pub fn key<K: Kind>(name: &str) -> NamespacedName {
     NamespacedName::new(if K::SCOPE == Scope::Namespaced { "default" } else { "" }, name)
 }

@@ -1,4 +1,4 @@
-//! What a process says about itself, on standard error.
+//! Logging of a process to standard error, or as the API server's logging flags configure it.
 
 mod one_line;
 
@@ -24,23 +24,23 @@ use tracing_subscriber::{
 
 use self::one_line::OneLine;
 
-/// `RUST_LOG` says how much; without it, what an operator wants to know.
+/// Starts logging at level `info`, unless `RUST_LOG` sets other levels.
 pub(crate) fn start() {
     start_at("info");
 }
 
-/// The same, at a level unless `RUST_LOG` says another. The first call counts.
+/// Starts logging at a level, unless `RUST_LOG` sets other levels. Only the first call has an effect.
 pub(crate) fn start_at(level: &str) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter(level))
         .with_writer(io::stderr)
         .with_ansi(false)
-        .log_internal_errors(false) // to tell of a full disk there would panic
+        .log_internal_errors(false) // reporting a full disk there would panic
         .event_format(OneLine::new())
         .try_init();
 }
 
-/// The same, as flags say.
+/// Starts logging as the `--v`, `--vmodule` and `--logging-format` family of flags configure it.
 pub(crate) fn start_with(logging: &Logging) {
     let modules = logging.modules.clone();
     let all = move |level| {
@@ -55,7 +55,7 @@ pub(crate) fn start_with(logging: &Logging) {
     };
     let (filter, handle) = reload::Layer::new(all(logging.level));
     apiserver::register_verbosity_setter(move |level| {
-        let _ = handle.reload(all(level)); // it is there as long as the process
+        let _ = handle.reload(all(level)); // cannot fail: the layer lives as long as the process
     });
     let streams = Streams::new(logging);
     let layer = tracing_subscriber::fmt::layer()
@@ -69,7 +69,7 @@ pub(crate) fn start_with(logging: &Logging) {
     };
 }
 
-/// Says what still waits.
+/// Writes the buffered log lines.
 pub(crate) fn flush() {
     if let Some(waiting) = INFO_BUFFER.get() {
         let _ = waiting.lock().unwrap_or_else(PoisonError::into_inner).flush();
@@ -81,7 +81,7 @@ fn filter(level: &str) -> EnvFilter {
         .unwrap_or_else(|_| EnvFilter::new(format!("{level},hyper=warn,rustls=warn")))
 }
 
-/// What a level of upstream's means, in ours.
+/// The tracing level for one of upstream's `--v` levels.
 fn level_for_verbosity(level: u8) -> Level {
     match level {
         0..=3 => Level::INFO,
@@ -90,7 +90,7 @@ fn level_for_verbosity(level: u8) -> Level {
     }
 }
 
-/// Whether a name matches a pattern of letters, `*` and `?`.
+/// Whether a name matches a glob pattern with `*` and `?`.
 fn matches(pattern: &str, name: &str) -> bool {
     match (pattern.chars().next(), name.chars().next()) {
         (None, None) => true,
@@ -105,10 +105,10 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// What is no error, where it may wait.
+/// Buffer of the log lines that are not errors.
 static INFO_BUFFER: OnceLock<Arc<Mutex<BufWriter<Stdout>>>> = OnceLock::new();
 
-/// Where what is said goes.
+/// Output streams of the log. If `split`, errors go to standard error and all else to standard output.
 #[derive(Clone)]
 struct Streams {
     split: bool,
@@ -134,7 +134,7 @@ impl Streams {
     }
 }
 
-/// One line on its way.
+/// The stream that a log line is written to.
 enum LogTarget {
     Error(io::Stderr),
     Out(LineWriter<Stdout>),
@@ -154,7 +154,7 @@ impl Write for LogTarget {
         match self {
             Self::Error(to) => to.flush(),
             Self::Out(to) => to.flush(),
-            Self::Buffered(_) => Ok(()), // its time comes
+            Self::Buffered(_) => Ok(()), // flushed at an interval
         }
     }
 }
@@ -175,7 +175,7 @@ impl MakeWriter<'_> for Streams {
     }
 }
 
-/// Lines as upstream writes them: when, where, what, and the rest by name.
+/// Formats an event as a line of JSON like upstream: timestamp, caller, message, then the fields.
 struct Json;
 
 impl<S, N> FormatEvent<S, N> for Json
@@ -210,6 +210,7 @@ where
     }
 }
 
+/// Collects the fields of an event into an object.
 struct Fields<'a>(&'a mut Value);
 
 impl Fields<'_> {

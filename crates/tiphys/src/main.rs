@@ -1,4 +1,4 @@
-//! One executable, every component: by subcommand, or under its upstream name.
+//! One executable for every component: run as a subcommand, or under the component's upstream name.
 
 mod commands;
 mod logging;
@@ -42,7 +42,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A pipe that nobody reads any more ends a command as SIGPIPE does, without a word. `print!` and the like panic then.
+/// Exits silently, as SIGPIPE would, when the reader of standard output has closed the pipe. `print!` and the like
+/// would otherwise panic.
 fn end_with_the_reader() {
     let otherwise = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,5 +1,5 @@
-//! Gives memory back to the machine after a busy time: the allocator keeps what was freed, and
-//! what is free lies between what is not.
+//! Returns freed memory to the kernel after a busy time. The allocator keeps freed memory, because free pages lie
+//! between used ones.
 
 use std::{
     thread,
@@ -9,30 +9,31 @@ use std::{
 use sys::memory::{free, give_back, limit, processor_time};
 use tracing::warn;
 
+/// Interval of the checks.
 const EVERY: Duration = Duration::from_secs(10);
-/// Less is not worth the work.
+/// Minimum number of free bytes to return; less is not worth the work.
 const LEAST: usize = 4 << 20;
-/// A process that uses more of a processor than this part is busy: it needs its memory again soon.
+/// A process that uses more than 1/BUSY of a CPU is busy, and needs its memory again soon.
 const BUSY: u32 = 2;
-/// However busy it is, so many times are not waited for one after the other.
+/// Maximum number of consecutive checks that are skipped because the process is busy.
 const PATIENCE: u32 = 30;
 
-/// Free memory at the end of a heap, and the size from which a block is mapped by itself.
+/// Maximum free memory at the end of a heap, and the size from which a block gets its own mapping, in bytes.
 const MAX_TOP: i32 = 512 << 10;
 const MAPPED: i32 = 256 << 10;
-/// So many processors share one heap.
+/// Number of CPUs that share one heap (malloc arena).
 const SHARING: usize = 4;
 
-/// Limits the memory that the allocator keeps free, for the parts of `up`, which share a machine with its pods. Many
-/// pods that come and go leave few objects behind; in a heap for each thread these keep many pages from being returned.
-/// Before there is a second thread.
+/// Limits the memory that the allocator keeps free in the processes of `up`, which share a host with its pods. Many
+/// short-lived pods leave few objects behind; with a heap for each thread, these keep many pages from being returned.
+/// Must be called before a second thread starts.
 pub(crate) fn limit_heaps() {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let heaps = i32::try_from(processors.div_ceil(SHARING)).unwrap_or(1);
     limit(heaps, MAX_TOP, MAPPED);
 }
 
-/// Starts to look after the memory of this process, until it ends.
+/// Starts the thread that returns freed memory, until the process ends.
 pub(crate) fn start() {
     let thread = thread::Builder::new().name("memory".to_owned());
     if let Err(error) = thread.stack_size(64 << 10).spawn(run) {

@@ -1,5 +1,5 @@
-//! The architecture as a test: which crate may use which, what may not be used at
-//! all, and where `unsafe` may stand. Read from `cargo metadata` and the sources.
+//! The architecture as a test: which crates may depend on each other, which dependencies are forbidden, and where
+//! `unsafe` is permitted. Read from `cargo metadata` and the sources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,8 +10,8 @@ use std::{
 
 use object::{Value, from_json};
 
-/// Every crate, from the bottom up. Arrows point down only, and within a layer
-/// only where `BESIDE` says so.
+/// Every crate, from the lowest layer up. A crate may depend on lower layers only, and within a layer only as
+/// `BESIDE` permits.
 const LAYERS: &[&[&str]] = &[
     &["macros", "object", "panics"],
     &["jsonpath"],
@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["bench"],
 ];
 
-/// They meet only through the API.
+/// Components, which must not depend on each other: they communicate only through the API.
 const COMPONENTS: &[&str] = &[
     "apiserver",
     "controllers",
@@ -38,10 +38,10 @@ const COMPONENTS: &[&str] = &[
     "dashboard",
 ];
 
-/// Who uses whom within a layer.
+/// Permitted dependencies within a layer.
 const BESIDE: &[(&str, &str)] = &[("object", "macros")];
 
-/// A crate, what it must not use, and why.
+/// A crate, its forbidden dependencies, and the reason.
 const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("server", &["api"], "the machinery knows no kind by name"),
     ("client", &["api"], "the client knows no kind by name"),
@@ -55,10 +55,10 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
 
 const IO: &[&str] = &["tokio", "hyper", "hyper-util", "tonic"];
 
-/// The only ones that see the store; all others see the API.
+/// The only crates that may use the store; all others use the API.
 const STORES: &[&str] = &["server", "apiserver", "tiphys", "testkit", "bench"];
 
-/// A package's name, its folder, and what it depends on, tests apart.
+/// A package: its directory, its dependencies, and its dev-dependencies.
 struct Package {
     folder: PathBuf,
     uses: BTreeSet<String>,
@@ -155,8 +155,8 @@ fn unsafe_stands_in_one_crate() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// One panic must not become everybody's: a lock that it left is taken as it is, or ends the
-/// process (`panics::lock_or_abort`).
+/// Forbids `unwrap` and `expect` on locks: one panic must not spread through poisoned locks. A poisoned lock is used
+/// as it is, or aborts the process (`panics::lock_or_abort`).
 #[test]
 fn locks_outlive_a_panic() {
     let mut wrong = Vec::new();
@@ -182,7 +182,7 @@ fn layer(name: &str) -> usize {
     LAYERS.iter().position(|layer| layer.contains(&name)).unwrap_or(usize::MAX)
 }
 
-/// Who uses whom, among our own.
+/// Dependencies between our own crates.
 fn pairs(packages: &BTreeMap<String, Package>) -> impl Iterator<Item = (&str, &str)> {
     packages.iter().flat_map(move |(from, package)| {
         let own = package.uses.iter().filter(|to| packages.contains_key(*to));
@@ -212,7 +212,7 @@ fn package(tree: &Value) -> (String, Package) {
     (text("name"), Package { folder, uses: of(false), tests_use: of(true) })
 }
 
-/// Calls `visit` with every source below a folder.
+/// Calls `visit` with every source file below a directory.
 fn sources(folder: &Path, visit: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("the folder of a package") {
         let path = entry.expect("readable").path();

@@ -1,4 +1,4 @@
-//! The values themselves: by type, and by the names of fields.
+//! Lists of hostile values, by type and by field name.
 
 pub(super) const NUMBERS: &[i64] = &[
     i64::MAX,
@@ -145,7 +145,7 @@ pub(super) const DURATIONS: &[&str] = &[
     "",
 ];
 
-/// Words by what the field's name contains.
+/// Texts by a part of the field's name.
 pub(super) const NAMED: &[(&str, &[&str])] = &[
     (
         "expression",
@@ -423,10 +423,10 @@ pub(super) const NAMED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The server reads 3 MiB.
+/// Length in bytes of long lists; the server accepts 3 MiB.
 pub(super) const LONG: usize = 2 << 20;
 
-/// JSON where any JSON may stand.
+/// Values for fields that accept any JSON.
 pub(super) const TREES: &[&str] = &[
     "⟦deep 60 object⟧",
     "⟦deep 120 object⟧",

@@ -38,7 +38,7 @@ pub(crate) const LABEL: Command = Command::new("label", FLAGS, |call| run(call, 
 pub(crate) const ANNOTATE: Command =
     Command::new("annotate", FLAGS, |call| run(call, &ANNOTATIONS));
 
-/// What is set: labels or annotations.
+/// The field of the metadata that is changed: labels or annotations.
 struct MetadataField {
     field: &'static str,
     noun: &'static str,
@@ -107,7 +107,7 @@ fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
     CommandError::collect(fails)
 }
 
-/// What is set, and what is removed.
+/// Pairs to set, and keys to remove.
 type Changes<'a> = (Vec<(&'a str, &'a str)>, Vec<&'a str>);
 
 fn read<'a>(changes: &'a [String], what: &MetadataField) -> Result<Changes<'a>> {
@@ -149,9 +149,10 @@ fn article(what: &MetadataField) -> String {
     if what.noun == "label" { "a label".to_owned() } else { "an annotation".to_owned() }
 }
 
+/// The changes of the labels or annotations of an object.
 struct Change<'a> {
     what: &'a MetadataField,
-    /// Whether there are other objects besides.
+    /// Whether more than one object is changed.
     many: bool,
     put: &'a [(&'a str, &'a str)],
     remove: &'a [&'a str],

@@ -1,4 +1,4 @@
-//! `api-resources` and `api-versions`: what the server serves.
+//! `api-resources` and `api-versions`: print the resources and API versions that the server serves.
 
 use object::{Value, yaml};
 

@@ -1,4 +1,4 @@
-//! `apply`: makes the server's objects what files say.
+//! `apply`: creates or patches objects so that they match manifests.
 
 mod force;
 mod migrate;
@@ -167,7 +167,7 @@ fn check(call: &Invocation<'_>, dry_run: DryRun) -> Result {
     Ok(())
 }
 
-/// How `--cascade` and `--grace-period` say an object is to be deleted.
+/// The DeleteOptions for `--cascade` and `--grace-period`.
 fn deletion(call: &Invocation<'_>, dry_run: DryRun) -> Result<Value> {
     let mut options = Value::object();
     options["propagationPolicy"] = propagation(call)?.into();
@@ -332,7 +332,7 @@ fn apply_client_side(
     Ok((patched, "configured"))
 }
 
-/// What is applied has a name.
+/// Fails if the object has no name.
 fn named(info: &Info) -> Result<()> {
     if !info.name.is_empty() {
         return Ok(());
@@ -348,12 +348,12 @@ fn named(info: &Info) -> Result<()> {
     }))
 }
 
-/// The patch that makes `current` what `modified` says, and how it is to be sent.
+/// The patch that turns `current` into `modified`, and its type.
 pub(super) fn patch_of(modified: &Value, current: &Value) -> Result<(Value, PatchType)> {
     three_way(&original(current), modified, current)
 }
 
-/// What was applied last; null if nothing was.
+/// The last applied configuration; null if there is none.
 fn original(current: &Value) -> Value {
     let last = current["metadata"]["annotations"][LAST_APPLIED].as_str().unwrap_or_default();
     object::from_json(last.as_bytes()).unwrap_or_default()

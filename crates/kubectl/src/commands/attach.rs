@@ -1,4 +1,5 @@
-//! `attach`: our streams become those of a process that runs already. `run` and `debug` end with it.
+//! `attach`: connects our stdin, stdout and stderr to a running process in a container. Also used by `run` and
+//! `debug`.
 
 use object::Value;
 
@@ -16,7 +17,7 @@ use crate::{
 
 pub(crate) const COMMAND: Command = Command::new("attach", &[FLAGS, DETACH], run);
 
-/// The keys that leave a session.
+/// The flag with the keys that detach from a session.
 pub(super) const DETACH: &[Flag] = &[Flag::text("detach-keys").default(DETACH_KEYS)];
 const DETACH_KEYS: &str = "ctrl-p,ctrl-q";
 
@@ -46,7 +47,7 @@ fn run(call: &Invocation<'_>) -> Result {
     attach(call, &pod, &container, true)
 }
 
-/// Attaches to a container that runs. `announce`: with a word on where the session is recorded.
+/// Attaches to a running container. `announce`: prints that the session is recorded in the container's log.
 pub(super) fn attach(
     call: &Invocation<'_>,
     pod: &Value,
@@ -80,7 +81,7 @@ pub(super) fn attach(
     Ok(())
 }
 
-/// The list of the pod that has a container, and the container.
+/// The field of the pod's spec that contains the container, and the container.
 fn find<'a>(pod: &'a Value, container: &str) -> (&'static str, &'a Value) {
     const NONE: &Value = &Value::Null;
     let found = ["containers", "initContainers", "ephemeralContainers"].iter().find_map(|list| {
@@ -91,7 +92,7 @@ fn find<'a>(pod: &'a Value, container: &str) -> (&'static str, &'a Value) {
     found.unwrap_or(("containers", NONE))
 }
 
-/// How to come back to a session that was left.
+/// The message that says how to resume a session that was detached from.
 fn resume(pod: &Value, container: &str, place: &str) -> String {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     let again =
@@ -104,8 +105,8 @@ fn resume(pod: &Value, container: &str, place: &str) -> String {
     }
 }
 
-/// Attaches; if that fails, prints what the container has written so far except for the first
-/// `printed` bytes, which were printed before.
+/// Attaches to a container; if that fails, prints its log except for the first `printed` bytes, which were printed
+/// before.
 pub(super) fn attach_or_print_log(
     call: &Invocation<'_>,
     pod: &Value,
@@ -126,7 +127,7 @@ pub(super) fn attach_or_print_log(
     }
 }
 
-/// Prints what a container has written so far, without its first `skip` bytes. How much it was.
+/// Prints the log of a container without its first `skip` bytes. Returns the length of the whole log.
 pub(super) fn print_log(
     call: &Invocation<'_>,
     pod: &Value,

@@ -1,4 +1,4 @@
-//! `auth`: what one may do, and who one is.
+//! `auth`: checks permissions (`can-i`), reports the user (`whoami`), and reconciles RBAC objects.
 
 mod reconcile;
 
@@ -53,7 +53,7 @@ const VERBS: &[&str] = &[
     "attest",
 ];
 
-/// What can be done with a path that is no resource.
+/// Verbs for non-resource URLs.
 const PATH_VERBS: &[&str] = &["get", "put", "post", "head", "options", "delete", "patch", "*"];
 
 #[expect(clippy::too_many_lines, reason = "the checks of upstream, in its order")]

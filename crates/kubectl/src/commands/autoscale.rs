@@ -1,4 +1,4 @@
-//! `autoscale`: a `HorizontalPodAutoscaler` for something that can be scaled.
+//! `autoscale`: creates a `HorizontalPodAutoscaler` for a scalable object.
 
 use object::{Quantity, Value};
 
@@ -73,7 +73,7 @@ fn check(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// The object, and the word for what was done.
+/// Creates the autoscaler of one object. Returns it and the verb for the message.
 fn one(
     call: &Invocation<'_>,
     info: &Info,
@@ -104,8 +104,8 @@ fn one(
     Ok((made, "autoscaled"))
 }
 
-/// What is said when the server refuses: that an older version would do as little, unless
-/// that one could have said the same.
+/// The error when the server rejects the autoscaler. As upstream, it says that the configuration is incompatible with
+/// autoscaling/v1, unless v1 could express it.
 fn refused(call: &Invocation<'_>, fail: CommandError) -> CommandError {
     let (cpu, memory) = (call.flags.text("cpu"), call.flags.text("memory"));
     let why = match (cpu, memory) {
@@ -144,7 +144,7 @@ fn scaler(call: &Invocation<'_>, info: &Info, metrics: &Value) -> Result<Value> 
     Ok(scaler)
 }
 
-/// What `--cpu-percent`, `--cpu` and `--memory` ask for, as metrics.
+/// The metrics that `--cpu-percent`, `--cpu` and `--memory` request.
 fn metrics(call: &Invocation<'_>) -> Result<Value> {
     let (percent, cpu) = (call.flags.int("cpu-percent"), call.flags.text("cpu"));
     if percent > 0 && !cpu.is_empty() {

@@ -1,4 +1,4 @@
-//! `certificate`: approves and denies requests for certificates.
+//! `certificate`: approves and denies CertificateSigningRequests.
 
 use object::{Value, quote::quote};
 
@@ -23,7 +23,7 @@ pub(crate) const COMMAND: Command = Command::group(
     ],
 );
 
-/// What is decided, and how the request says so.
+/// A decision, and the condition that records it.
 struct Decision {
     condition: &'static str,
     opposite: &'static str,
@@ -47,7 +47,7 @@ const DENY: Decision = Decision {
     done: "denied",
 };
 
-/// How often a request that changes meanwhile is tried again.
+/// Number of attempts in case of conflicts.
 const TRIES: usize = 10;
 
 fn run(call: &Invocation<'_>, decision: &Decision) -> Result {

@@ -1,4 +1,4 @@
-//! `cluster-info`: where the control plane is.
+//! `cluster-info`: prints the address of the control plane.
 
 mod dump;
 

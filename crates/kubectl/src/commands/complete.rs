@@ -1,4 +1,4 @@
-//! `__complete`: what may come next on a command line, for the scripts of `completion`.
+//! `__complete`: prints the possible completions of a command line, for the scripts of `completion`.
 
 use object::Value;
 
@@ -9,16 +9,16 @@ use crate::{
     resources::Resource,
 };
 
-/// Tells a shell not to offer files.
+/// Directive that tells the shell not to complete file names.
 const NO_FILES: &str = ":4";
-/// Tells a shell to offer files.
+/// Directive that tells the shell to complete file names.
 const FILES: &str = ":0";
 
-/// Prints each possible last word on a line, then what else the shell may offer.
+/// Prints each possible last word on a line, then a directive for the shell.
 pub(super) fn run(environment: &Environment, words: &[String]) {
     let Some((last, before)) = words.split_last() else { return };
     let (mut known, mut command, mut path): (_, Option<&Command>, _) = (COMMANDS, None, Vec::new());
-    // Words that are neither commands nor values of flags end the commands.
+    // A word that is neither a command nor the value of a flag ends the command names.
     let (mut rest, mut value, mut ended): (Vec<String>, _, _) = (Vec::new(), false, false);
     for word in before {
         let mut all: Vec<&[Flag]> = command.map_or(Vec::new(), |command| command.flags.to_vec());
@@ -84,7 +84,7 @@ fn flag_waiting<'a>(word: &str, all: &[&'a [Flag]]) -> Option<&'a Flag> {
     found.filter(|flag| flag.no_opt_default.is_none())
 }
 
-/// What a flag may be set to.
+/// The possible values of a flag.
 fn values(call: &Invocation<'_>, flag: &str) -> Vec<String> {
     let fixed: &[&str] = match flag {
         "namespace" => return names(call, "namespaces"),
@@ -100,7 +100,7 @@ fn values(call: &Invocation<'_>, flag: &str) -> Vec<String> {
     fixed.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// What an argument may be.
+/// The possible arguments.
 fn arguments(call: &Invocation<'_>, path: &[&str], known: &[Command], last: &str) -> Vec<String> {
     let count = call.args().len();
     match path {
@@ -150,7 +150,7 @@ fn types(call: &Invocation<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The names of objects of a type, where the command looks.
+/// The names of the objects of a type in the current namespace.
 fn names(call: &Invocation<'_>, word: &str) -> Vec<String> {
     let read = || {
         let resource = call.resources()?.find(word)?.clone();
@@ -162,7 +162,7 @@ fn names(call: &Invocation<'_>, word: &str) -> Vec<String> {
     items.filter_map(|item| item["metadata"]["name"].as_str()).map(str::to_owned).collect()
 }
 
-/// The names in a list of the configuration.
+/// The names in a list of the kubeconfig.
 fn entries(call: &Invocation<'_>, list: &str) -> Vec<String> {
     let Ok(config) = call.config() else { return Vec::new() };
     let entries = config[list].items().iter();

@@ -1,4 +1,4 @@
-//! `completion`: a script that lets a shell complete command lines. It asks kubectl itself.
+//! `completion`: prints a shell script for command line completion. The script calls kubectl itself.
 
 use super::Command;
 use crate::{error::Result, invocation::Invocation};

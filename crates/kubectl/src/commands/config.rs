@@ -1,4 +1,4 @@
-//! `config`: shows and changes the user's configuration files.
+//! `config`: shows and changes the user's kubeconfig files.
 
 mod change;
 mod view;

@@ -1,4 +1,4 @@
-//! `cp`: files to and from containers, as archives through `tar` in the container.
+//! `cp`: copies files to and from containers, as archives through `tar` in the container.
 
 mod tar;
 
@@ -34,12 +34,12 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-/// How much waits between the archive and the connection.
+/// Size in bytes of the buffer between the archive and the connection.
 const PIPE: usize = 256 << 10;
 
 const FORMAT: &str = "filespec must match the canonical format: [[namespace/]pod:]file/path";
 
-/// A file here, or in a container.
+/// A local file, or a file in a container.
 #[derive(Clone, Debug, PartialEq)]
 struct FileSpec {
     namespace: String,
@@ -87,7 +87,7 @@ fn parse_file_spec(word: &str) -> Result<FileSpec> {
     Ok(FileSpec { namespace: namespace.to_owned(), pod: pod.to_owned(), file: file.to_owned() })
 }
 
-/// A path without `.` and `..`, which never leads above where it begins.
+/// Normalizes a path: resolves `.` and `..`, never above its root.
 fn clean(path: &str) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in Path::new(path).components() {
@@ -100,7 +100,7 @@ fn clean(path: &str) -> PathBuf {
     clean
 }
 
-/// The path that runs a command in the container that is meant.
+/// The URL path that executes a command in the container.
 fn command_path(
     call: &Invocation<'_>,
     place: &FileSpec,
@@ -121,7 +121,7 @@ fn command_path(
     Ok(format!("{path}/exec?{query}"))
 }
 
-/// Runs a command with these streams.
+/// Executes a command with these streams.
 async fn execute(
     call: &Invocation<'_>,
     path: &str,
@@ -188,7 +188,7 @@ fn from_pod(call: &Invocation<'_>, from: &FileSpec, to: &FileSpec) -> Result {
         let unpack = async {
             let mut archive = tar::Reader::new(reader);
             let done = unpack(call, &mut archive, from, to).await;
-            // What comes after the end is read too, so that the other side can finish.
+            // Bytes after the end of the archive are read too, so that the other side can finish.
             while done.is_ok() && matches!(archive.next().await, Ok(Some(_))) {}
             done
         };
@@ -217,7 +217,7 @@ async fn unpack(
         let path =
             if below.as_os_str().is_empty() { target.to_path_buf() } else { target.join(below) };
         let shown = quote(&path.display().to_string());
-        // A link on the way could lead anywhere.
+        // A symlink on the way could lead anywhere.
         if crosses_symlink(target, below) {
             call.print_err(&format!(
                 "warning: file {shown} is outside target destination, skipping"
@@ -268,7 +268,7 @@ async fn unpack(
     Ok(())
 }
 
-/// Whether a folder on the way below `target` is a link.
+/// Whether a directory on the way below `target` is a symlink.
 fn crosses_symlink(target: &Path, below: &Path) -> bool {
     let mut path = target.to_path_buf();
     let parts: Vec<Component<'_>> = below.components().collect();

@@ -1,4 +1,4 @@
-//! `create`: makes objects from files, or from a few words.
+//! `create`: creates objects from manifests, or from arguments.
 
 use object::{Value, yaml};
 
@@ -29,7 +29,7 @@ pub(crate) const COMMAND: Command = Command::new(
 )
 .inner(generate::COMMANDS);
 
-/// Flags of everything that makes an object.
+/// Flags of every command that creates an object.
 pub(crate) const WRITES: &[Flag] =
     &concat([DRY_RUN, FIELD_MANAGER, VALIDATE, print::FLAGS, &[Flag::bool("save-config")]]);
 
@@ -104,7 +104,7 @@ fn files(call: &Invocation<'_>) -> Result {
     CommandError::collect(fails)
 }
 
-/// The objects as they are after the editor; none if it was left without a change.
+/// Opens the objects in an editor; returns none if they were not changed.
 fn edited(call: &Invocation<'_>, infos: &[Info]) -> Result<Vec<Info>> {
     let mut whole = print::list(infos.iter().map(|info| info.object.clone()).collect());
     if let [info] = infos {
@@ -121,7 +121,7 @@ fn edited(call: &Invocation<'_>, infos: &[Info]) -> Result<Vec<Info>> {
         .collect()
 }
 
-/// What the server said of an object of a file; of a bad object it says all itself.
+/// Adds the manifest's name to an error. Invalid objects are the exception: the server's message is sufficient.
 pub(crate) fn while_creating(fail: CommandError, source: &str) -> CommandError {
     match &fail {
         CommandError::Server { status, .. } if status.has_reason("Invalid") => fail,
@@ -141,19 +141,19 @@ fn raw_post(call: &Invocation<'_>, path: &str) -> Result {
     Ok(())
 }
 
-/// Keeps what is asked for with the object, for a later `apply`.
+/// Sets the last-applied annotation, for a later `apply`.
 pub(crate) fn annotate(object: &mut Value) {
     let text = last_applied(object, true);
     object["metadata"]["annotations"][LAST_APPLIED] = text.as_str().into();
 }
 
-/// The same for an object that was made here.
+/// Like `annotate`, for an object that kubectl has built: fields are in the order of their declaration.
 pub(crate) fn annotate_declared(object: &mut Value) {
     let text = json::compact_declared(object) + "\n";
     object["metadata"]["annotations"][LAST_APPLIED] = text.as_str().into();
 }
 
-/// The object as the annotation has it; `empty`: with annotations even if it has none.
+/// The object as the last-applied annotation contains it. `empty`: includes an empty `annotations` if there are none.
 pub(crate) fn last_applied(object: &Value, empty: bool) -> String {
     let mut object = object.clone();
     if !object["metadata"]["annotations"].is_null() {
@@ -168,7 +168,7 @@ pub(crate) fn last_applied(object: &Value, empty: bool) -> String {
     json::compact(&object) + "\n"
 }
 
-/// Makes one object that a generator built.
+/// Creates one object that a generator has built.
 pub(crate) fn make(
     call: &Invocation<'_>,
     mut object: Value,
@@ -197,7 +197,7 @@ pub(crate) fn make(
     output.print_declared(call, &object, &format!("created{}", dry_run.suffix()))
 }
 
-/// The one name that a generator takes.
+/// The single name argument of a generator.
 pub(crate) fn one_name(call: &Invocation<'_>) -> Result<String> {
     let words = &call.args()[..call.flags.args_len_at_dash.unwrap_or(call.args().len())];
     match words {
@@ -206,7 +206,7 @@ pub(crate) fn one_name(call: &Invocation<'_>) -> Result<String> {
     }
 }
 
-/// An object with its name, and the namespace if one was given.
+/// A new object with its name, and the namespace if one was given.
 pub(crate) fn begin(
     call: &Invocation<'_>,
     api_version: &str,
@@ -223,7 +223,7 @@ pub(crate) fn begin(
     Ok(object)
 }
 
-/// A tree written as YAML in the code.
+/// Parses YAML that is written in the code.
 pub(crate) fn tree(text: &str) -> Value {
     yaml::from_yaml(text).expect("written in the code")
 }

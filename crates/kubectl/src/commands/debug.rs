@@ -1,4 +1,4 @@
-//! `debug`: a container beside those of a pod, a changed copy of a pod, or a pod on a node.
+//! `debug`: adds an ephemeral container to a pod, creates a changed copy of a pod, or a pod on a node.
 
 mod profile;
 
@@ -54,10 +54,10 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-/// Fields that a custom profile may not have.
+/// Fields that a custom profile may not set.
 const FIXED: &[&str] = &["name", "command", "image", "lifecycle", "volumeDevices"];
 
-/// What is asked for.
+/// The arguments and flags of the command.
 struct DebugOptions<'a> {
     call: &'a Invocation<'a>,
     images: BTreeMap<&'a str, &'a str>,
@@ -146,7 +146,7 @@ fn custom(call: &Invocation<'_>) -> Result<Value> {
     Ok(tree)
 }
 
-/// Whether a text can be the name of an image: host, path, tag and digest.
+/// Whether a text is a valid image reference: host, path, tag and digest.
 fn is_image(text: &str) -> bool {
     const PART: &str = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*";
     const HOST: &str = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?";
@@ -235,7 +235,7 @@ impl DebugOptions<'_> {
         Ok(())
     }
 
-    /// The container's fields that flags speak of.
+    /// Sets the fields of the container for which there are flags.
     fn fill(&self, container: &mut Value) {
         let flags = &self.call.flags;
         if !self.arguments.is_empty() {
@@ -318,7 +318,7 @@ impl DebugOptions<'_> {
         Ok(())
     }
 
-    /// A pod on a node.
+    /// Creates a pod on a node; returns it and the container's name.
     fn node(&self, node: &str) -> Result<(Value, String)> {
         let given = self.call.flags.text("container");
         let container = if given.is_empty() { "debugger" } else { given };
@@ -340,7 +340,7 @@ impl DebugOptions<'_> {
         Ok((self.call.server()?.post(&path, &pod)?, container.to_owned()))
     }
 
-    /// A container beside the others of a pod.
+    /// Adds an ephemeral container to a pod; returns the pod and the container's name.
     fn add_ephemeral_container(&self, pod: &Value) -> Result<(Value, String)> {
         let name = self.name(pod);
         let mut container = self.container(&name);
@@ -358,7 +358,7 @@ impl DebugOptions<'_> {
         Ok((patched, name))
     }
 
-    /// A copy of a pod.
+    /// Creates a copy of a pod; returns it and the container's name.
     fn copy(&self, pod: &Value) -> Result<(Value, String)> {
         let flags = &self.call.flags;
         let mut copy = tree("{apiVersion: v1, kind: Pod}");
@@ -392,7 +392,7 @@ impl DebugOptions<'_> {
                     "you must specify image when creating new container",
                 ));
             }
-            // Only images change.
+            // Only images change: there is no container to attach to.
             name = String::new();
         } else {
             if there {
@@ -423,7 +423,7 @@ fn pod_path(pod: &Value) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", text("namespace"), text("name"))
 }
 
-/// Five letters that nobody else is likely to have.
+/// Five random letters, which make a name unique.
 fn suffix() -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let random = ring::rand::SystemRandom::new();
@@ -435,7 +435,7 @@ fn suffix() -> String {
     bytes.iter().map(|byte| LETTERS[usize::from(*byte) % LETTERS.len()] as char).collect()
 }
 
-/// Waits until the container runs, and gives it our streams.
+/// Waits until the container runs, and attaches to it.
 fn attach(call: &Invocation<'_>, pod: &Value, container: &str) -> Result {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     let (mut now, mut state, mut warned) = (Value::Null, Value::Null, String::new());

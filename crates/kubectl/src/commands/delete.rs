@@ -1,4 +1,4 @@
-//! `delete`: removes objects, and waits until they are gone.
+//! `delete`: deletes objects, and waits until they have been deleted.
 
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ fn run(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// What `--cascade` says of the objects that belong to a deleted one.
+/// The propagation policy that `--cascade` selects for dependents.
 pub(crate) fn propagation(call: &Invocation<'_>) -> Result<&'static str> {
     let given = call.flags.text("cascade");
     let old = |instead: &str| {
@@ -141,7 +141,7 @@ pub(crate) fn propagation(call: &Invocation<'_>) -> Result<&'static str> {
     }
 }
 
-/// Asks once a second until an object is gone, to make it anew.
+/// Polls once a second until an object has been deleted, so that it can be recreated.
 pub(crate) fn poll_until_deleted(call: &Invocation<'_>, path: &str, patience: Duration) -> Result {
     let began = Instant::now();
     loop {
@@ -189,7 +189,7 @@ impl Options {
         }
         let force = call.flags.is_true("force");
         if grace == Some(0) && !force {
-            // As little time as possible, but not without anybody being told.
+            // A grace period of 0 would skip graceful termination, which needs --force.
             grace = Some(1);
         }
         if force && grace.is_none() {
@@ -220,6 +220,7 @@ fn confirm(call: &Invocation<'_>, infos: &[Info]) -> bool {
     yes
 }
 
+/// Deletes an object; returns the server's response.
 pub(crate) fn delete(call: &Invocation<'_>, info: &Info, options: &Options) -> Result<Value> {
     if options.dry_run == DryRun::Client {
         return call.server()?.get(&info.path());
@@ -235,6 +236,7 @@ pub(crate) fn delete(call: &Invocation<'_>, info: &Info, options: &Options) -> R
     call.server()?.delete(&info.path(), &body)
 }
 
+/// Prints that an object was deleted.
 pub(crate) fn say(call: &Invocation<'_>, info: &Info, options: &Options) {
     if options.short {
         call.print(&format!("{}\n", info.named()));
@@ -257,7 +259,7 @@ pub(crate) fn say(call: &Invocation<'_>, info: &Info, options: &Options) {
     ));
 }
 
-/// Waits until an object, and not one made anew under its name, is gone.
+/// Waits until an object has been deleted; an object of the same name with another UID is ignored.
 pub(crate) fn wait_for_deletion(call: &Invocation<'_>, info: &Info, answer: &Value) -> Result {
     let uid = if answer["kind"].as_str() == Some("Status") {
         &answer["details"]["uid"]
@@ -287,7 +289,7 @@ pub(crate) fn wait_for_deletion(call: &Invocation<'_>, info: &Info, answer: &Val
                 "timed out waiting for the condition on {plural}/{name}"
             )))
         }
-        // Who may delete need not be allowed to look.
+        // A user who may delete an object need not be allowed to watch it.
         Err(CommandError::Server { status, .. })
             if status.has_reason("Forbidden") || status.has_reason("MethodNotAllowed") =>
         {

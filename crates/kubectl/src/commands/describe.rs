@@ -1,4 +1,4 @@
-//! `describe`: shows objects at length, with what happened to them.
+//! `describe`: prints details of objects, with their events.
 
 use super::{ALL_NAMESPACES, CHUNKS, Command, FILES, SELECTOR};
 use crate::{
@@ -29,13 +29,13 @@ fn run(call: &Invocation<'_>) -> Result {
     };
     let (mut infos, mut fails) = call.select(call.args(), how)?;
     if infos.is_empty() && fails.len() == 1 && fails[0].is_not_found() {
-        // A name that nothing has may still be the beginning of some.
+        // A name that does not exist may be a prefix of names.
         let found = by_prefix(call)?;
         if !found.is_empty() {
             (infos, fails) = (found, Vec::new());
         }
     }
-    // Of several objects it is told only when it is asked for.
+    // Events of several objects are printed only if the flag is given.
     let alone = infos.len() == 1 && fails.is_empty();
     let events = call.flags.is_true("show-events") && (alone || call.flags.is_set("show-events"));
     for (at, info) in infos.iter().enumerate() {

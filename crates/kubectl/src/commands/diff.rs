@@ -1,4 +1,4 @@
-//! `diff`: what applying files would change, shown by a program for differences.
+//! `diff`: shows with a diff program what applying manifests would change.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ pub(crate) const COMMAND: Command = Command::new(
 )
 .failure(2);
 
-/// What stands for a value that is not to be seen.
+/// Replacement for a secret value.
 const MASK: &str = "***";
 
 fn run(call: &Invocation<'_>) -> Result {
@@ -85,7 +85,7 @@ fn run(call: &Invocation<'_>) -> Result {
             && !call.flags.is_true("show-secrets")
         {
             mask(&mut from, &mut to);
-            // Where there was none, nothing is shown in its place.
+            // An object that does not exist is shown as null.
             if from.is_null() {
                 from = "null".into();
             }
@@ -102,14 +102,14 @@ fn run(call: &Invocation<'_>) -> Result {
     show(call, &live.0, &merged.0)
 }
 
-/// `apps.v1.Deployment.shop.web`.
+/// The file name of an object: `apps.v1.Deployment.shop.web`.
 fn file_name(info: &Info) -> String {
     let resource = &info.resource;
     let name = format!("{}.{}.{}.{}", resource.version, resource.kind, info.namespace, info.name);
     if resource.group.is_empty() { name } else { format!("{}.{name}", resource.group) }
 }
 
-/// The object as it would be, from a dry run.
+/// The object after the apply, from a dry run.
 fn merged_object(call: &Invocation<'_>, info: &Info, current: &Value) -> Result<Value> {
     let server_side = call.flags.is_true("server-side");
     let manager = match (call.flags.text("field-manager"), server_side) {
@@ -136,7 +136,7 @@ fn merged_object(call: &Invocation<'_>, info: &Info, current: &Value) -> Result<
     call.server()?.patch(&(info.path() + &query), kind, &patch)
 }
 
-/// Hides the values of a secret, but not which of them differ.
+/// Masks the values of a Secret, but keeps visible which of them differ.
 fn mask(from: &mut Value, to: &mut Value) {
     let (old, new) = (from["data"].clone(), to["data"].clone());
     for (name, value) in old.entries() {
@@ -153,7 +153,7 @@ fn mask(from: &mut Value, to: &mut Value) {
     }
 }
 
-/// Runs the program; that it found differences is exit code 1.
+/// Runs the diff program; exit code 1 means that there are differences.
 fn show(call: &Invocation<'_>, from: &Path, to: &Path) -> Result {
     let external = &call.environment.external_diff;
     let mut words = external.split(' ');
@@ -187,7 +187,7 @@ fn show(call: &Invocation<'_>, from: &Path, to: &Path) -> Result {
     }
 }
 
-/// A folder for one side of the comparison, which is gone when it is no longer needed.
+/// A temporary directory for one side of the comparison, removed on drop.
 struct DiffDir(PathBuf);
 
 impl DiffDir {

@@ -1,4 +1,4 @@
-//! `cordon`, `uncordon` and `drain`: take nodes out of service and back.
+//! `cordon`, `uncordon` and `drain`: make nodes unschedulable and schedulable, and evict their pods.
 
 mod pod_filter;
 mod remove;
@@ -115,7 +115,7 @@ fn drain(call: &Invocation<'_>) -> Result {
     CommandError::collect(fails)
 }
 
-/// Removes the pods of a node.
+/// Evicts or deletes the pods of a node.
 fn drain_node(call: &Invocation<'_>, node: &str, selector: &Selector, dry_run: DryRun) -> Result {
     let pods = pod_filter::pods(call, node, selector)?;
     if let Some(warnings) = pods.warnings() {
@@ -154,7 +154,7 @@ fn names(pod: &Value) -> (&str, &str) {
     (text("namespace"), text("name"))
 }
 
-/// Whether `--skip-wait-for-delete-timeout` says that nobody waits for a pod any more.
+/// Whether `--skip-wait-for-delete-timeout` says not to wait for the pod's deletion any longer.
 fn is_skipped(call: &Invocation<'_>, pod: &Value) -> bool {
     let limit = call.flags.int("skip-wait-for-delete-timeout");
     let deleted = pod["metadata"]["deletionTimestamp"].as_str();

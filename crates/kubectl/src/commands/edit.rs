@@ -1,4 +1,4 @@
-//! `edit`: objects in an editor, and the changes sent back.
+//! `edit`: opens objects in an editor, and sends the changes.
 
 use std::process::Command as Process;
 
@@ -103,7 +103,7 @@ fn run(call: &Invocation<'_>) -> Result {
             call.print_err("Edit cancelled, saved file was empty.");
             return Ok(());
         }
-        // What was refused once is not sent again.
+        // Text that was rejected once is not sent again.
         if !first && without_comments(&before) == plain {
             call.print_err(&format!(
                 "A copy of your changes has been stored to {}",
@@ -150,7 +150,7 @@ fn without_comments(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
-/// What becomes of a tree in the editor; nothing if it was left as it is.
+/// Opens a value in the editor; `None` if it was not changed.
 pub(super) fn edited(call: &Invocation<'_>, tree: &Value) -> Result<Option<Value>> {
     let text = format!("{HEAD}{}", yaml::to_yaml(tree));
     let file = EditorFile::new("yaml", &text)?;
@@ -175,7 +175,7 @@ pub(super) fn edited(call: &Invocation<'_>, tree: &Value) -> Result<Option<Value
     Ok(Some(edited))
 }
 
-/// Sends what changed of each object.
+/// Sends the changes of each object as a patch.
 fn send(call: &Invocation<'_>, infos: &[Info], edited: &Value) -> Result {
     let objects =
         if infos.len() > 1 { edited["items"].items().to_vec() } else { vec![edited.clone()] };
@@ -237,7 +237,7 @@ fn without_managed(object: &Value) -> Value {
     object
 }
 
-/// A file for the editor, which is gone when it is no longer needed.
+/// A temporary file for the editor, removed on drop.
 struct EditorFile {
     path: std::path::PathBuf,
     kept: std::cell::Cell<bool>,
@@ -295,7 +295,7 @@ impl EditorFile {
         }
     }
 
-    /// Leaves the file where it is, and says where.
+    /// Keeps the file; returns its path.
     fn keep(&self) -> String {
         self.kept.set(true);
         self.path.display().to_string()

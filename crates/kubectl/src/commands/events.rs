@@ -1,4 +1,4 @@
-//! `events`: what happened, the newest last.
+//! `events`: prints events, the newest last.
 
 use object::{Value, quote::quote};
 
@@ -80,7 +80,7 @@ fn run(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// The query for the events of one object; empty if those of all are meant.
+/// The query for the events of one object; empty for those of all.
 fn selector(call: &Invocation<'_>) -> Result<String> {
     let about = call.flags.text("for");
     if about.is_empty() {
@@ -103,11 +103,11 @@ fn selector(call: &Invocation<'_>) -> Result<String> {
     Ok(format!("&fieldSelector={}", escape(&selector)))
 }
 
-/// Prints events as they come, those that are there first.
+/// Prints existing events, then new ones as they arrive.
 fn watch(call: &Invocation<'_>, output: &OutputFormat, path: &str) -> Result {
     let (mut widths, mut header) = (Vec::new(), header(call));
     call.server()?.watch(path, JSON, call.timeout()?, |kind, event| {
-        // Events are deleted after an hour, which is none by itself.
+        // Events expire after an hour; their deletion is not printed.
         if kind == "DELETED" || kind == "BOOKMARK" || !is_wanted(call, event) {
             return Ok(true);
         }

@@ -1,4 +1,4 @@
-//! `exec`: a process in a container, as if it were here.
+//! `exec`: executes a command in a container, connected to our stdin, stdout and stderr.
 
 use std::io::IsTerminal as _;
 
@@ -48,6 +48,7 @@ fn exec(call: &Invocation<'_>) -> Result {
     Session { pod: &pod, container: &container, tty }.exec(call, command)
 }
 
+/// Fails if the pod has completed.
 pub(super) fn check_phase(pod: &Value, doing: &str) -> Result {
     match pod["status"]["phase"].as_str() {
         Some(phase @ ("Succeeded" | "Failed")) => Err(CommandError::error(format!(
@@ -57,7 +58,7 @@ pub(super) fn check_phase(pod: &Value, doing: &str) -> Result {
     }
 }
 
-/// Whether this process's stdin is a terminal that the remote process can have, in raw mode.
+/// Whether stdin is a terminal that is to be set to raw mode for the remote process.
 pub(crate) fn wants_terminal(call: &Invocation<'_>, tty: bool) -> bool {
     if !tty || !call.flags.is_true("stdin") {
         return false;
@@ -73,7 +74,7 @@ pub(crate) fn wants_terminal(call: &Invocation<'_>, tty: bool) -> bool {
 pub(crate) struct Session<'a> {
     pub(crate) pod: &'a Value,
     pub(crate) container: &'a str,
-    /// Whether our terminal is the process's.
+    /// Whether the process gets a terminal.
     pub(crate) tty: bool,
 }
 
@@ -84,7 +85,7 @@ impl Session<'_> {
         self.carry(call, &path, None, Sizes::Follow)
     }
 
-    /// `detach`: keys that leave the session.
+    /// Attaches to the running process. `detach`: keys that detach from the session.
     pub(super) fn attach(&self, call: &Invocation<'_>, detach: Option<DetachKeys>) -> Result {
         self.carry(call, &self.path(call, "attach"), detach, Sizes::Redraw)
     }
@@ -102,8 +103,8 @@ impl Session<'_> {
         )
     }
 
-    /// Carries our streams until the process, the connection or a signal ends the session. The
-    /// terminal is then as it was.
+    /// Forwards our streams until the process, the connection or a signal ends the session, then restores the
+    /// terminal.
     fn carry(
         &self,
         call: &Invocation<'_>,
@@ -131,8 +132,8 @@ impl Session<'_> {
     }
 }
 
-/// Ends when a signal asks this process to. Where no terminal is to be restored, signals do what
-/// they do by default.
+/// Completes when a signal tells this process to end. If no terminal needs to be restored, signals keep their default
+/// action.
 fn ended_by_signal(restored: bool) -> std::io::Result<impl Future<Output = ()>> {
     let kinds = [
         SignalKind::hangup(),

@@ -1,4 +1,4 @@
-//! `explain`: the fields of a kind, from the server's OpenAPI.
+//! `explain`: prints the documentation of a kind's fields, from the server's OpenAPI.
 
 mod openapi_v2;
 
@@ -136,10 +136,10 @@ fn run(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// How many values of an enumeration stand beside a field.
+/// Maximum number of enum values that are printed next to a field.
 const ENUM_SHOWN: usize = 4;
 
-/// `ENUM:` and the values, if the field has only some.
+/// `ENUM:` and the values, if the field is an enum.
 fn enumeration(schema: &Value) -> String {
     let values = schema["enum"].items();
     if values.is_empty() {
@@ -152,7 +152,7 @@ fn enumeration(schema: &Value) -> String {
     format!("ENUM:\n{lines}")
 }
 
-/// How deep fields are shown.
+/// How deep fields are printed.
 #[derive(Clone, Copy, PartialEq)]
 enum Depth {
     /// One level, with descriptions.
@@ -161,12 +161,13 @@ enum Depth {
     Levels(usize),
 }
 
+/// The schemas of an OpenAPI document.
 struct Schemas<'a> {
     all: &'a Value,
 }
 
 impl Schemas<'_> {
-    /// What a reference leads to.
+    /// Resolves a reference.
     fn follow(&self, schema: &Value) -> Value {
         let reference = schema["$ref"]
             .as_str()
@@ -177,7 +178,7 @@ impl Schemas<'_> {
         }
     }
 
-    /// The schema whose fields are meant: of items of lists, of values of maps.
+    /// The schema that has the fields: of the items of a list, or of the values of a map.
     fn inside(&self, schema: &Value) -> Value {
         let schema = self.follow(schema);
         if !schema["items"].is_null() {
@@ -191,7 +192,7 @@ impl Schemas<'_> {
         schema
     }
 
-    /// `string`, `[]Container`, `map[string]string`, `ObjectMeta`.
+    /// The name of a type: `string`, `[]Container`, `map[string]string`, `ObjectMeta`.
     fn name(&self, schema: &Value) -> String {
         let reference = schema["$ref"]
             .as_str()
@@ -269,7 +270,7 @@ impl Schemas<'_> {
     }
 }
 
-/// Text in lines of a width, each indented.
+/// Wraps text into lines of a width, each indented.
 fn wrap(text: &str, indent: usize, width: usize) -> String {
     let mut out = String::new();
     for paragraph in text.split('\n') {

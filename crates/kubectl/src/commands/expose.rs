@@ -1,4 +1,4 @@
-//! `expose`: a service for what runs already.
+//! `expose`: creates a Service for an existing workload.
 
 use object::Value;
 
@@ -45,7 +45,7 @@ fn run(call: &Invocation<'_>) -> Result {
     let dry_run = DryRun::of(call)?;
     let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-expose")?;
-    // The selector is the service's, not one of objects.
+    // `--selector` is the Service's selector, and does not select objects.
     let (infos, mut fails) = call.select_plain(
         call.args(),
         BuilderOptions { fetch: !call.has_files(), ..BuilderOptions::default() },

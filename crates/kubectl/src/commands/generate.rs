@@ -1,4 +1,4 @@
-//! `create KIND NAME`: objects from a few words.
+//! `create KIND NAME`: creates objects from arguments and flags.
 
 mod config;
 mod other_kinds;
@@ -7,7 +7,7 @@ mod workload;
 
 use super::Command;
 
-/// Everything that `create` makes without a file.
+/// The subcommands of `create`.
 pub(crate) const COMMANDS: &[Command] = &[
     other_kinds::NAMESPACE,
     config::CONFIG_MAP,
@@ -28,12 +28,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     other_kinds::TOKEN,
 ];
 
-/// Texts as a list.
+/// A list of strings.
 fn texts<T: AsRef<str>>(texts: &[T]) -> object::Value {
     object::Value::List(texts.iter().map(|text| text.as_ref().into()).collect())
 }
 
-/// Values as a list.
+/// A list of values.
 fn values(values: Vec<object::Value>) -> object::Value {
     object::Value::List(values.into())
 }

@@ -1,4 +1,4 @@
-//! `get`: shows objects.
+//! `get`: prints objects.
 
 use object::{Value, quantity::Quantity, quote::quote};
 
@@ -104,15 +104,15 @@ fn raw_get(call: &Invocation<'_>, path: &str) -> Result {
     Ok(())
 }
 
-/// What is shown: the resource, and the path of one object or of many.
+/// A request for one object or a list, with its resource and URL path.
 pub(crate) struct GetRequest {
     pub(crate) resource: Resource,
     pub(crate) path: String,
-    /// Whether it is one object.
+    /// Whether it is for one object.
     pub(crate) single: bool,
 }
 
-/// The requests that the arguments mean.
+/// The requests for the objects that the arguments select.
 pub(crate) fn parts(call: &Invocation<'_>) -> Result<(Vec<GetRequest>, Vec<CommandError>)> {
     let sub = match call.flags.text("subresource") {
         "" => String::new(),
@@ -190,7 +190,7 @@ fn tables(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     if !sort.is_empty() {
         for (_, table) in &mut found {
             if sort_rows(table, &sort).is_err() {
-                table["rows"] = Value::Null; // upstream shows nothing then
+                table["rows"] = Value::Null; // upstream prints nothing then
             }
         }
     }
@@ -230,6 +230,7 @@ fn tables(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     CommandError::collect(fails)
 }
 
+/// The options of a table, from the flags.
 pub(crate) fn options(
     call: &Invocation<'_>,
     resource: &Resource,
@@ -247,7 +248,7 @@ pub(crate) fn options(
     }
 }
 
-/// A table of the server, or one made of any object.
+/// Formats a table of the server, or one built from any other object.
 pub(crate) fn render(table: &Value, options: &table::Options, headers: bool) -> String {
     if table["kind"].as_str() == Some("Table") {
         return table::text(table, table["columnDefinitions"].items(), options, headers);
@@ -260,7 +261,7 @@ pub(crate) fn render(table: &Value, options: &table::Options, headers: bool) -> 
     table::text(&made, made["columnDefinitions"].items(), options, headers)
 }
 
-/// Name and age of objects that came without table.
+/// Builds a table with name and age from objects that the server did not send as a table.
 fn plain_table(objects: &[Value]) -> Value {
     let column = |name: &str, format: &str| {
         let mut column = Value::object();
@@ -374,7 +375,7 @@ fn sort_rows(table: &mut Value, path: &str) -> Result {
     Ok(())
 }
 
-/// Sorts by what `path` finds in the object that `of` shows.
+/// Sorts by the field at `path` of the object that `of` returns.
 pub(crate) fn sort_values(
     values: &mut Vec<Value>,
     path: &str,
@@ -398,7 +399,7 @@ pub(crate) fn sort_values(
             quote(&shown)
         )));
     }
-    keyed.reverse(); // those without the field come first, the last of them foremost
+    keyed.reverse(); // values without the field come first, in reverse order
     let without = keyed.iter().filter(|(key, _)| key.is_none()).cloned().collect::<Vec<_>>();
     keyed.retain(|(key, _)| key.is_some());
     keyed.reverse();
@@ -425,7 +426,7 @@ fn compare(a: Option<&Value>, b: Option<&Value>) -> std::cmp::Ordering {
     }
 }
 
-/// Numbers within texts compare as numbers.
+/// Compares texts in natural order: digits compare as numbers.
 fn natural(a: &str, b: &str) -> std::cmp::Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     while let (Some(x), Some(y)) = (a.first(), b.first()) {

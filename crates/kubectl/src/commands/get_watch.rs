@@ -1,4 +1,4 @@
-//! `get --watch`: shows objects, and again when they change.
+//! `get --watch`: prints objects, and again when they change.
 
 use object::Value;
 
@@ -11,6 +11,7 @@ use crate::{
     server::JSON,
 };
 
+/// Prints objects, then watches them.
 pub(crate) fn watch(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     let (mut parts, fails) = get::parts(call)?;
     CommandError::collect(fails)?;
@@ -29,7 +30,7 @@ pub(crate) fn watch(call: &Invocation<'_>, output: &OutputFormat) -> Result {
         shown.put(&first, "ADDED")?;
     }
     let path = watch_path(call, &part, &first);
-    let mut skip = part.single; // such a watch begins with what was just shown
+    let mut skip = part.single; // such a watch starts with the object that was just printed
     call.server()?.watch(&path, accept, call.timeout()?, |kind, object| {
         if !std::mem::take(&mut skip) {
             shown.put(object, kind)?;
@@ -56,7 +57,7 @@ fn watch_path(call: &Invocation<'_>, part: &GetRequest, first: &Value) -> String
     format!("{}?watch=true&resourceVersion={revision}{more}", part.path)
 }
 
-/// What has been shown so far: later rows keep its columns.
+/// Prints the events of a watch, with the column widths of earlier rows.
 struct WatchPrinter<'a> {
     call: &'a Invocation<'a>,
     output: &'a OutputFormat,

@@ -1,5 +1,5 @@
-//! Help texts: what stands in `help/commands.txt` and `help/flags.txt`, with usage, aliases and
-//! flags from the declarations of the commands.
+//! Help texts: the content of `help/commands.txt` and `help/flags.txt`, with usage, aliases and flags from the
+//! declarations of the commands.
 
 use super::{COMMANDS, Command};
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
     invocation::{GLOBAL_FLAGS, Invocation},
 };
 
-/// A line `PATH | ARGUMENTS | WHAT IT DOES` for each command. Lines below it are indented text, `# `
-/// a remark on the example that follows, `$ ` an example.
+/// A line `PATH | ARGUMENTS | SUMMARY` for each command. The lines below it are indented text, `# ` a comment on the
+/// example that follows, `$ ` an example.
 const TEXTS: &str = include_str!("help/commands.txt");
-/// A line `NAME: WHAT IT DOES` for each flag, or `COMMAND --NAME: …` where it means something else.
+/// A line `NAME: DESCRIPTION` for each flag, or `COMMAND --NAME: …` where the flag differs for a command.
 const FLAGS: &str = include_str!("help/flags.txt");
 
-/// What is said of one command.
+/// The help text of one command.
 #[derive(Debug, Default)]
 struct Text {
     arguments: &'static str,
@@ -46,7 +46,7 @@ fn is_below(line: &str) -> bool {
     line.starts_with("  ") || line.starts_with("# ") || line.starts_with("$ ")
 }
 
-/// What a flag does.
+/// The description of a flag.
 fn description(path: &str, flag: &Flag) -> Option<&'static str> {
     let own = format!("{path} --{}: ", flag.name);
     let general = format!("{}: ", flag.name);
@@ -105,7 +105,7 @@ pub(super) fn overview() -> String {
     out + "\nUsage:\n  kubectl [flags] [options]\n\nUse \"kubectl <command> --help\" for more information about a given command.\nUse \"kubectl options\" for a list of global command-line options (applies to all commands).\n"
 }
 
-/// The flags that every command takes.
+/// The flags that every command accepts.
 pub(super) fn global() -> String {
     let flags: Vec<&Flag> = GLOBAL_FLAGS.iter().filter(|flag| flag.name != "help").collect();
     format!("The following options can be passed to any command:\n\n{}", options("", &flags))
@@ -130,7 +130,7 @@ pub(super) fn run(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// Commands and what they do, one a line.
+/// Commands and their summaries, one per line.
 fn list(path: &str, commands: &[Command]) -> String {
     let width = commands.iter().map(|command| command.name.len()).max().unwrap_or_default();
     let line = |command: &Command| {

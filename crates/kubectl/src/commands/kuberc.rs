@@ -1,4 +1,4 @@
-//! `kuberc`: shows and changes the preferences.
+//! `kuberc`: shows and changes the user's preferences.
 
 use object::{Value, quote::quote, yaml};
 
@@ -144,7 +144,7 @@ fn check(call: &Invocation<'_>) -> Result {
     }
 }
 
-/// Adds an entry to a section, or changes the one that is there.
+/// Adds an entry to a section, or changes the existing one.
 fn put(call: &Invocation<'_>, tree: &mut Value, section: &str) -> Result {
     let flags = &call.flags;
     let mut options = Vec::new();

@@ -1,4 +1,4 @@
-//! `kustomize`: prints the objects that a kustomization makes.
+//! `kustomize`: prints the objects that a kustomization builds.
 
 use object::yaml;
 
@@ -28,7 +28,7 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-/// Flags that ask for programs outside.
+/// Flags for external programs, which are not supported.
 const EXTERNAL_PROGRAM_FLAGS: &[&str] =
     &["enable-helm", "enable-alpha-plugins", "network", "as-current-user", "mount", "env"];
 

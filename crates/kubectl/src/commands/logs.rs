@@ -1,4 +1,4 @@
-//! `logs`: what containers said.
+//! `logs`: prints the logs of containers.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-/// One container whose log is shown.
+/// A container whose log is printed.
 struct LogSource {
     pod: String,
     namespace: String,
@@ -201,7 +201,7 @@ fn prefix(call: &Invocation<'_>, source: &LogSource) -> String {
     if wanted { format!("[pod/{}/{}] ", source.pod, source.container) } else { String::new() }
 }
 
-/// The bytes with the prefix at the beginning of every line.
+/// Inserts the prefix at the beginning of every line.
 fn with_prefix<'a>(bytes: &'a [u8], prefix: &str, at_start: &mut bool) -> Cow<'a, [u8]> {
     if prefix.is_empty() {
         return bytes.into();
@@ -217,7 +217,7 @@ fn with_prefix<'a>(bytes: &'a [u8], prefix: &str, at_start: &mut bool) -> Cow<'a
     out.into()
 }
 
-/// Several at once, as their lines come.
+/// Follows several logs at once, and prints lines as they arrive.
 fn follow(call: &Invocation<'_>, sources: &[LogSource], query: &str) -> Result {
     let server = call.server()?;
     server.wait(async {

@@ -1,4 +1,4 @@
-//! `patch`: changes a few fields.
+//! `patch`: patches fields of objects.
 
 use object::{Value, quote::quote, yaml};
 
@@ -135,7 +135,7 @@ fn check_local(call: &Invocation<'_>, local: bool, dry_run: DryRun) -> Result {
     Ok(())
 }
 
-/// The object with the patch, without a server.
+/// Applies the patch to the object locally, without a server.
 fn patched_here(object: &Value, patch: &Value, kind: PatchType) -> Result<Value> {
     let mut patched = object.clone();
     match kind {

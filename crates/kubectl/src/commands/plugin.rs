@@ -1,4 +1,4 @@
-//! `plugin`, and programs called `kubectl-NAME` that stand for commands.
+//! `plugin`, and the execution of plugins: executables named `kubectl-NAME` that act as commands.
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +21,9 @@ use crate::{
 pub(crate) const COMMAND: Command =
     Command::group("plugin", &[Command::new("list", &[&[Flag::bool("name-only")]], list)]);
 
-/// Becomes the program that stands for the command line, if there is one: for `a b c` that is
-/// `kubectl-a-b-c`, `kubectl-a-b` or `kubectl-a`, whichever is found first. `below` are the
-/// words that alone make no name of a plugin.
+/// Executes the plugin for the command line, if there is one: for `a b c` that is `kubectl-a-b-c`, `kubectl-a-b` or
+/// `kubectl-a`, whichever is found first. A plugin's name needs more words than `below`, the built-in command that it
+/// extends.
 pub(crate) fn run(environment: &Environment, args: &[String], below: &[&str]) -> Result {
     let mut words: Vec<String> = args
         .iter()
@@ -153,7 +153,7 @@ fn problems<'a>(path: &'a Path, name: &str, seen: &mut BTreeMap<String, &'a Path
     wrong
 }
 
-/// The command that already answers to a plugin's name.
+/// The built-in command that has a plugin's name.
 fn command_of(name: &str) -> Option<String> {
     let (mut known, mut path) = (COMMANDS, Vec::new());
     for word in name.split('-').skip(1) {

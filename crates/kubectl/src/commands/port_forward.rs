@@ -1,8 +1,8 @@
-//! `port-forward`: connections to ports here go to ports of a pod.
+//! `port-forward`: forwards connections to local ports to ports of a pod.
 //!
-//! One SPDY connection carries them all, each as a stream of data and one for an error. It is inside the messages
-//! of a WebSocket where the server knows that. With servers that refuse both, every connection has a WebSocket of
-//! its own, on which channel 0 carries the data and channel 1 an error; both begin with the number of the port.
+//! One SPDY connection carries all of them, each as a data stream and an error stream. It is tunnelled through a
+//! WebSocket if the server supports that. With servers that reject both, every connection has its own WebSocket, on
+//! which channel 0 carries the data and channel 1 an error; both start with the port number.
 
 mod carrier;
 mod tunnel;
@@ -74,10 +74,10 @@ fn service(call: &Invocation<'_>, word: &str) -> Result<Option<Value>> {
     Ok(infos.into_iter().next().map(|info| info.object))
 }
 
-/// `8080:80` as two numbers; names are looked up, ports of services followed.
+/// Parses `8080:80` into a local and a remote port; names are looked up, and ports of services mapped to the pod's.
 fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> {
     let (local, remote) = text.split_once(':').unwrap_or((text, text));
-    // Anything after a second colon is not looked at.
+    // Anything after a second colon is ignored.
     let remote = remote.split(':').next().unwrap_or_default();
     let name = |value: &Value| value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let containers = || pod["spec"]["containers"].items().iter().flat_map(|c| c["ports"].items());
@@ -135,7 +135,7 @@ async fn serve(
     pairs: &[(u16, u16)],
     addresses: &[String],
 ) -> Result {
-    // Nobody listens here before the other side has answered once.
+    // Listens only after the server has accepted a connection.
     let first = pairs.first().map_or(0, |(_, remote)| *remote);
     let tunnels = call.environment.port_forward_websockets;
     let carrier = Carrier::connect(call.server()?, path, first, tunnels).await?;

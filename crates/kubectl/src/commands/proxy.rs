@@ -1,4 +1,4 @@
-//! `proxy`: the API on a local port, with our credentials.
+//! `proxy`: serves the API on a local port, with our credentials.
 
 mod files;
 
@@ -45,14 +45,14 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-/// The largest body of a request that is passed on.
+/// Maximum size in bytes of a request body that is forwarded.
 const LARGEST: usize = 16 << 20;
-/// How many connections are served at once.
+/// Maximum number of concurrent connections.
 const MOST: usize = 256;
 
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// Which requests are let through.
+/// Which requests are accepted.
 struct Filter {
     accept_paths: Vec<Regex>,
     reject_paths: Vec<Regex>,
@@ -60,7 +60,7 @@ struct Filter {
     reject_methods: Vec<Regex>,
 }
 
-/// What is served, and where.
+/// The proxy: the API server, the request filter, the path prefix of the API, and a directory of static files.
 struct Proxy<'a> {
     server: &'a Server,
     filter: Option<Filter>,
@@ -151,7 +151,7 @@ impl Filter {
 }
 
 impl Proxy<'_> {
-    /// Serves connections until the process is ended.
+    /// Serves connections until the process ends.
     async fn serve<S>(&self, accept: impl AsyncFn() -> std::io::Result<S>) -> Result
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -235,7 +235,7 @@ impl Proxy<'_> {
     }
 }
 
-/// Takes away the headers that speak of one connection only.
+/// Removes hop-by-hop headers.
 fn own_headers(headers: &mut HeaderMap) {
     headers.remove(CONNECTION);
     headers.remove(TRANSFER_ENCODING);

@@ -1,4 +1,4 @@
-//! Objects that were applied once and are no longer in the files.
+//! Pruning: objects that were applied earlier and are no longer in the manifests.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
     select::Info,
 };
 
-/// What is looked at unless `--prune-allowlist` says otherwise.
+/// Kinds that are pruned unless `--prune-allowlist` is given.
 const DEFAULT_ALLOWLIST: &[(&str, &str)] = &[
     ("v1", "ConfigMap"),
     ("v1", "Endpoints"),
@@ -32,7 +32,7 @@ const DEFAULT_ALLOWLIST: &[(&str, &str)] = &[
     ("v1", "PersistentVolume"),
 ];
 
-/// What the files spoke of.
+/// UIDs and namespaces of the applied objects.
 #[derive(Debug, Default)]
 pub(super) struct AppliedObjects {
     uids: BTreeSet<String>,
@@ -40,6 +40,7 @@ pub(super) struct AppliedObjects {
 }
 
 impl AppliedObjects {
+    /// Adds an applied object.
     pub(super) fn note(&mut self, info: &Info, object: &Value) {
         if info.resource.namespaced {
             self.namespaces.insert(info.namespace.clone());
@@ -48,7 +49,7 @@ impl AppliedObjects {
     }
 }
 
-/// The kinds that `--prune-allowlist` names; none if it names none.
+/// The kinds that `--prune-allowlist` names; empty if it is not given.
 pub(super) fn resources(call: &Invocation<'_>) -> Result<Vec<Resource>> {
     let mut all = Vec::new();
     for word in call.flags.all("prune-allowlist") {
@@ -72,7 +73,7 @@ pub(super) fn resources(call: &Invocation<'_>) -> Result<Vec<Resource>> {
     Ok(all)
 }
 
-/// The objects that were applied, fit the selector, and were not seen.
+/// Objects that have the last-applied annotation, match the selector, and were not applied now.
 pub(super) fn candidates(
     call: &Invocation<'_>,
     allowed: &[Resource],

@@ -1,4 +1,4 @@
-//! `replace`: objects as files have them, whole.
+//! `replace`: replaces whole objects by those in manifests.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-/// How long a deleted object may take to go, unless `--timeout` says so.
+/// Timeout for the deletion of an object, unless `--timeout` is given.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 fn run(call: &Invocation<'_>) -> Result {
@@ -123,8 +123,8 @@ fn one(
     })
 }
 
-/// Fails if the server would refuse the object once the old one is gone. Nothing has been deleted
-/// by then.
+/// Fails if the server would reject the new object after the old one has been deleted. Runs before anything is
+/// deleted.
 fn check_creation(call: &Invocation<'_>, info: &Info, query: &str) -> Result {
     let mut object = info.object.clone();
     if info.resource.kind == "Service" && info.resource.group.is_empty() {
@@ -132,9 +132,9 @@ fn check_creation(call: &Invocation<'_>, info: &Info, query: &str) -> Result {
     }
     let path = info.resource.path(&info.namespace, "") + query + "&dryRun=All";
     match call.server()?.create(&path, &object) {
-        // The name is taken by the old one.
+        // The old object still has the name.
         Err(CommandError::Server { status, .. }) if status.has_reason("AlreadyExists") => Ok(()),
-        // The old one counts as well, until it is gone.
+        // The old object still counts towards the quota.
         Err(CommandError::Server { status, .. })
             if status.has_reason("Forbidden") && status.message().contains("exceeded quota:") =>
         {
@@ -144,7 +144,7 @@ fn check_creation(call: &Invocation<'_>, info: &Info, query: &str) -> Result {
     }
 }
 
-/// Removes the addresses and ports of a service, which the old one may still hold.
+/// Removes the IPs and node ports of a Service, which the old object may still hold.
 fn release(service: &mut Value) {
     if !service["spec"].is_object() {
         return;
@@ -160,7 +160,7 @@ fn release(service: &mut Value) {
     }
 }
 
-/// Deletes what is there, and waits until it is gone.
+/// Deletes the existing objects, and waits until they have been deleted.
 fn remove(call: &Invocation<'_>, infos: &[Info]) -> Result {
     let grace = Some(call.flags.int("grace-period")).filter(|grace| *grace >= 0);
     let options = Options {

@@ -1,4 +1,4 @@
-//! `rollout`: watches, undoes, restarts and pauses changes of workloads.
+//! `rollout`: watches, undoes, restarts and pauses rollouts of workloads.
 
 mod history;
 mod status;
@@ -49,7 +49,7 @@ pub(crate) const COMMAND: Command = Command::group(
     ],
 );
 
-/// The workloads that the words mean, as they are now.
+/// The workloads that the arguments select, in their current state.
 fn workloads(call: &Invocation<'_>) -> Result<(Vec<Info>, Vec<CommandError>)> {
     if call.args().is_empty() && !call.has_files() {
         return Err(CommandError::error("required resource not specified"));
@@ -140,7 +140,7 @@ fn pause(call: &Invocation<'_>, pause: bool) -> Result {
     CommandError::collect(fails)
 }
 
-/// What `undo` needs of the flags.
+/// The dry-run mode and output format for `undo`.
 fn dry_run(call: &Invocation<'_>) -> Result<(DryRun, OutputFormat)> {
     Ok((DryRun::of(call)?, OutputFormat::of(call, false)?))
 }

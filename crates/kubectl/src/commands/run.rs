@@ -1,4 +1,4 @@
-//! `run`: one pod from an image.
+//! `run`: creates a pod from an image.
 
 use object::Value;
 
@@ -53,7 +53,7 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-/// How `--rm` removes the pod.
+/// Flags for the deletion of the pod with `--rm`.
 const REMOVAL: &[Flag] = &[
     Flag::text("cascade").default("background").bare("background"),
     Flag::new("grace-period", FlagType::Int64).default("-1"),
@@ -278,7 +278,7 @@ fn service(call: &Invocation<'_>, name: &str) -> Result<Value> {
     Ok(service)
 }
 
-/// Follows the new pod's container to its end.
+/// Attaches to the new pod's container until it exits.
 fn attach(call: &Invocation<'_>, pod: &Value) -> Result {
     let mut current = Value::Null;
     let reached = follow(call, pod, |pod| {
@@ -294,7 +294,7 @@ fn attach(call: &Invocation<'_>, pod: &Value) -> Result {
     if is_over(&current) {
         print_log(call, &current, &container, 0)?;
     } else {
-        // What it has written by now does not come through the session.
+        // Output from before the attach is not part of the session, so it is printed from the log.
         let printed = print_log(call, &current, &container, 0).unwrap_or_else(|fail| {
             call.print_err(&format!("warning: couldn't fetch pre-attach logs: {}", fail.message()));
             0
@@ -304,7 +304,7 @@ fn attach(call: &Invocation<'_>, pod: &Value) -> Result {
     wait_for_exit(call, pod)
 }
 
-/// The container's exit code, where the pod ends with it.
+/// Waits for the container's exit code, if the pod ends with it.
 fn wait_for_exit(call: &Invocation<'_>, pod: &Value) -> Result {
     let flags = &call.flags;
     let restart = flags.text("restart");
@@ -336,7 +336,7 @@ fn wait_for_exit(call: &Invocation<'_>, pod: &Value) -> Result {
     Err(CommandError::WithExitCode { fail: Box::new(CommandError::Raw(says)), code })
 }
 
-/// Waits until the pod is so.
+/// Waits until the pod meets a condition.
 fn follow(call: &Invocation<'_>, pod: &Value, mut is_so: impl FnMut(&Value) -> bool) -> Result {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "a duration")]
@@ -357,10 +357,10 @@ fn is_over(pod: &Value) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// How long `--wait` waits when no timeout is given.
+/// Timeout of `--wait` when none is given.
 const LONGEST_WAIT: std::time::Duration = std::time::Duration::from_hours(168);
 
-/// Deletes what `--rm` says is not to stay.
+/// Deletes the objects that `--rm` covers.
 fn remove(call: &Invocation<'_>, made: &[Value]) -> Result {
     let mut options = tree("{apiVersion: v1, kind: DeleteOptions}");
     options["propagationPolicy"] = super::delete::propagation(call)?.into();

@@ -1,4 +1,4 @@
-//! `scale`: sets how many there are.
+//! `scale`: sets the number of replicas.
 
 use object::Value;
 
@@ -46,7 +46,7 @@ fn run(call: &Invocation<'_>) -> Result {
         return Err(CommandError::error("no objects passed to scale"));
     }
     let done = format!("scaled{}", dry_run.suffix());
-    // the first that cannot be scaled ends it
+    // stops at the first object that cannot be scaled
     for info in infos {
         output.print(call, &one(call, &info, replicas, dry_run)?, &done)?;
     }

@@ -1,4 +1,4 @@
-//! `set`: changes one thing of objects that exist.
+//! `set`: changes one field of existing objects.
 
 mod env;
 mod image;
@@ -37,17 +37,17 @@ const LOCAL: &[Flag] = &[Flag::bool("local")];
 
 const LOCAL_ONLY_FILES: &str = "you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'";
 
-/// What is done to each object, and in what words.
+/// Messages about the changed objects.
 struct SetMessages<'a> {
-    /// `image updated`.
+    /// Message about a change, such as `image updated`.
     done: &'a str,
-    /// What stands before the server's refusal.
+    /// Prefix of the server's error.
     failed: &'a str,
-    /// Whether the object is shown even if nothing changed.
+    /// Whether the object is printed even if nothing changed.
     always: bool,
 }
 
-/// The objects that `words` and files mean.
+/// The objects that `words` and manifests select.
 fn objects(call: &Invocation<'_>, words: &[String]) -> Result<Vec<Info>> {
     let local = call.flags.is_true("local");
     if local && !words.is_empty() {
@@ -70,8 +70,8 @@ fn check_dry_run(call: &Invocation<'_>, dry_run: DryRun) -> Result {
     Ok(())
 }
 
-/// Changes the objects one by one, and sends what became different. `change` says whether it
-/// did anything, and keeps what it found wrong in the list that it is given.
+/// Changes the objects one by one, and patches those that changed. `change` returns whether it changed the object,
+/// and adds errors to the list that it gets.
 fn change_all(
     call: &Invocation<'_>,
     infos: Vec<Info>,
@@ -99,7 +99,7 @@ fn change_all(
         let mut object = match changed {
             Ok(object) => object,
             Err(fail) => {
-                // Without a server its resource is not known, only its kind.
+                // Without a server only the kind is known, not the resource.
                 let name = match call.flags.is_true("local") {
                     false => format!("{}/{}", info.resource.plural, info.name),
                     true if info.resource.group.is_empty() => info.named(),

@@ -1,4 +1,4 @@
-//! `taint`: marks nodes so that pods stay away.
+//! `taint`: sets and removes taints of nodes.
 
 use object::{Value, names, quote::quote};
 
@@ -18,6 +18,7 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
+/// A taint to set or remove.
 #[derive(Clone, PartialEq)]
 struct Taint {
     key: String,
@@ -90,7 +91,7 @@ fn read(call: &Invocation<'_>, changes: &[String]) -> Result<(Vec<Taint>, Vec<Ta
         let (pair, effect) = match body.split_once(':') {
             Some((pair, effect)) => (pair, effect),
             None if dropped => (body, ""),
-            // Without effect the whole is taken for a key.
+            // Without an effect, the whole is parsed as a key.
             None => {
                 let bad = names::qualified_name(body);
                 return Err(wrong(bad.join("; ")));

@@ -1,4 +1,4 @@
-//! `top`: what nodes and pods use, as the metrics API tells it.
+//! `top`: prints the resource usage of nodes and pods, from the metrics API.
 
 use std::collections::BTreeMap;
 
@@ -40,10 +40,10 @@ pub(crate) const COMMAND: Command = Command::group(
     ],
 );
 
-/// What is used, by name of the resource.
+/// Usage by resource name.
 type Usage = BTreeMap<&'static str, Quantity>;
 
-/// How long metrics of a new pod may be missing, in seconds.
+/// How long the metrics of a new pod may be missing, in seconds.
 const METRICS_DELAY_SECONDS: i64 = 120;
 
 fn measured(call: &Invocation<'_>) -> &'static [&'static str] {
@@ -69,7 +69,7 @@ fn begin<'a>(call: &'a Invocation<'_>, selectors: bool, says: &str) -> Result<&'
     Ok(name)
 }
 
-/// The metrics of `plural`, or of the one with this name.
+/// The metrics of `plural`, or of the one object with this name.
 fn metrics(call: &Invocation<'_>, plural: &str, namespace: &str, name: &str) -> Result<Vec<Value>> {
     let groups = call.server()?.get("/apis")?;
     let group =
@@ -112,7 +112,7 @@ fn shown(name: &str, amount: &Quantity) -> String {
     }
 }
 
-/// By use, the most first, where asked for; else by place.
+/// Sorts by usage in descending order if `--sort-by` is given, otherwise by namespace and name.
 fn sort<T>(
     call: &Invocation<'_>,
     all: &mut [T],
@@ -192,7 +192,7 @@ fn nodes(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// What one pod uses: namespace, name, all of it, and by container.
+/// The usage of a pod: namespace, name, total, and by container.
 struct Pod {
     namespace: String,
     name: String,
@@ -304,7 +304,7 @@ fn table(call: &Invocation<'_>, pods: &mut [Pod], names: &[&'static str]) -> Str
     table
 }
 
-/// The pods that the selectors mean.
+/// The pods that the selectors select.
 fn matching(call: &Invocation<'_>, namespace: &str) -> Result<Vec<Value>> {
     let mut path = "/api/v1".to_owned();
     if !namespace.is_empty() {
@@ -318,7 +318,7 @@ fn matching(call: &Invocation<'_>, namespace: &str) -> Result<Vec<Value>> {
     Ok(call.server()?.get(&path)?["items"].items().to_vec())
 }
 
-/// Fails if there are pods that should have metrics by now.
+/// Fails if there are pods that should already have metrics.
 fn check_metrics_missing(call: &Invocation<'_>, name: &str) -> Result {
     let pods = if name.is_empty() {
         matching(call, &call.namespace()?)?

@@ -1,4 +1,4 @@
-//! `version`: which client and server these are.
+//! `version`: prints the versions of client and server.
 
 use object::{Value, yaml};
 
@@ -15,7 +15,7 @@ pub(crate) const COMMAND: Command =
 
 const VERSION: &str = "v1.37.1";
 
-/// Fails if the server is of another version, for `--match-server-version`.
+/// Fails if the server has another version, for `--match-server-version`.
 pub(crate) fn check_match(call: &Invocation<'_>) -> Result {
     let server = call.server()?.get("/version")?;
     match server["gitVersion"].as_str().unwrap_or_default() {
@@ -75,7 +75,7 @@ fn arch() -> &'static str {
     }
 }
 
-/// JSON with two spaces, and the fields of a version in upstream's order.
+/// JSON indented by two spaces, with the fields of a version in upstream's order.
 fn ordered(all: &Value) -> String {
     const ORDER: &[&str] = &[
         "major",

@@ -1,4 +1,4 @@
-//! `wait`: until objects are as they should be.
+//! `wait`: waits until objects meet a condition.
 
 use object::Value;
 
@@ -29,7 +29,7 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-/// What is waited for.
+/// The condition to wait for.
 enum WaitCondition {
     Delete,
     Create,
@@ -69,7 +69,7 @@ impl WaitCondition {
         Err(CommandError::error(format!("unrecognized condition: {}", object::quote::quote(text))))
     }
 
-    /// Whether an object fulfils it.
+    /// Whether an object meets the condition.
     fn holds(&self, object: &Value) -> Result<bool> {
         match self {
             Self::Delete => Ok(false),
@@ -192,7 +192,7 @@ fn wait_created(
     }
 }
 
-/// The object when the condition holds; `None` when time is up first.
+/// Waits until the condition holds; returns the object, or `None` after the timeout.
 fn wait_one(
     call: &Invocation<'_>,
     info: &Info,

@@ -1,4 +1,4 @@
-//! Autoscalers of pods.
+//! Describes HorizontalPodAutoscalers.
 
 use object::{Value, quote::quote};
 

@@ -1,10 +1,10 @@
-//! Containers and volumes of pods and templates.
+//! Describes the containers and volumes of pods and pod templates.
 
 use object::{Value, quantity::Quantity, quote::quote};
 
 use super::{describe_writer::DescribeWriter, either, format_time, number, storage, text, volumes};
 
-/// Containers, with what is known of their state.
+/// Describes containers, with their state if `statuses` are given.
 pub(super) fn containers(
     title: &str,
     list: &Value,
@@ -239,7 +239,7 @@ fn environment(container: &Value, pod: &Value, sheet: &mut DescribeWriter) {
     }
 }
 
-/// A request or limit of the container, in units of the divisor.
+/// A request or limit of the container in units of the divisor, for a resourceFieldRef.
 fn amount(container: &Value, reference: &Value) -> String {
     let resource = text(&reference["resource"]);
     let (kind, what) = resource.split_once('.').unwrap_or((resource, ""));
@@ -255,7 +255,7 @@ fn amount(container: &Value, reference: &Value) -> String {
     }
 }
 
-/// The few fields that are shown with their value.
+/// The value of a fieldRef, for the few fields whose value is printed.
 fn field_of(pod: &Value, path: &str) -> String {
     match path {
         "metadata.name" | "metadata.namespace" | "metadata.uid" => {
@@ -289,7 +289,7 @@ fn mounts(container: &Value, sheet: &mut DescribeWriter) {
     }
 }
 
-/// Volumes, each by where it comes from.
+/// Describes volumes by their source.
 pub(super) fn volumes(volumes: &Value, indent: &str, sheet: &mut DescribeWriter) {
     if volumes.items().is_empty() {
         sheet.line(0, &format!("{indent}Volumes:\t<none>"));
@@ -394,7 +394,7 @@ fn downward(api: &Value, sheet: &mut DescribeWriter) {
     }
 }
 
-/// Reading a field that may be absent.
+/// Reads a field that may be absent.
 trait Fields {
     fn some_field(&self, name: &str) -> Option<&Value>;
 }
@@ -405,7 +405,7 @@ impl Fields for Value {
     }
 }
 
-/// `key=value:Effect op=…`, one for each toleration.
+/// Formats each toleration as `key=value:Effect op=…`.
 pub(super) fn tolerations(list: &Value) -> Vec<String> {
     let mut all: Vec<String> = list
         .items()

@@ -1,4 +1,4 @@
-//! Services, config maps, secrets, namespaces, accounts, claims.
+//! Describes services, config maps, secrets, namespaces, service accounts and persistent volume claims.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::Value;
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{error::Result, invocation::Invocation, print::table, resources::escape};
 
-/// What every sheet begins with.
+/// Name, namespace, labels and annotations, with which every description begins.
 pub(super) fn begin(object: &Value, sheet: &mut DescribeWriter) {
     let meta = &object["metadata"];
     sheet.field("Name", text(&meta["name"]));
@@ -19,8 +19,7 @@ pub(super) fn begin(object: &Value, sheet: &mut DescribeWriter) {
     sheet.annotations("Annotations", &meta["annotations"]);
 }
 
-/// The rows below the heads of a table of conditions; `seen`: the field that says when each
-/// was last looked at.
+/// The rows of a table of conditions. `seen` is the field with the time of the last probe or heartbeat.
 pub(super) fn conditions_below(sheet: &mut DescribeWriter, conditions: &[Value], seen: &str) {
     sheet.line(1, "----\t------\t-----------------\t------------------\t------\t-------");
     for c in conditions {
@@ -94,6 +93,7 @@ pub(super) fn service(
     Ok(())
 }
 
+/// Formats the ready endpoints for the port of this name, at most three: `10.0.0.5:80,10.0.0.6:80 + 2 more...`.
 pub(super) fn endpoints_of(slices: &[Value], name: &str) -> String {
     if slices.is_empty() {
         return "<none>".to_owned();
@@ -126,6 +126,7 @@ pub(super) fn endpoints_of(slices: &[Value], name: &str) -> String {
     if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
 }
 
+/// The items of a list, separated by commas; `none` if it is empty.
 pub(super) fn joined(list: &Value, none: &str) -> String {
     let texts: Vec<String> = list.items().iter().map(either).collect();
     if texts.is_empty() { none.to_owned() } else { texts.join(",") }
@@ -252,7 +253,7 @@ pub(super) fn namespace(
     Ok(())
 }
 
-/// What a scope of a quota means.
+/// The explanation of a quota scope.
 pub(super) fn scope_help(scope: &str) -> Option<&'static str> {
     Some(match scope {
         "Terminating" => {

@@ -1,9 +1,10 @@
-//! Lines of names and values, aligned where they stand together.
+//! Writes names and values in aligned columns.
 
 use object::Value;
 
 use crate::print::{tabwriter::SHEET, terminal};
 
+/// The text of a description, with tabs between columns that are aligned at the end.
 #[derive(Debug, Default)]
 pub(crate) struct DescribeWriter {
     done: String,
@@ -11,26 +12,26 @@ pub(crate) struct DescribeWriter {
 }
 
 impl DescribeWriter {
-    /// A line, two spaces in for each level.
+    /// Writes a line, indented by two spaces for each level.
     pub(super) fn line(&mut self, level: usize, text: &str) {
         self.lines.extend(std::iter::repeat_n(' ', 2 * level));
         self.lines.push_str(&terminal::escape(text));
         self.lines.push('\n');
     }
 
-    /// `name: value`.
+    /// Writes `name: value`.
     pub(super) fn field(&mut self, name: &str, value: impl std::fmt::Display) {
         self.line(0, &format!("{name}:\t{value}"));
     }
 
-    /// `name: value`, unless there is none.
+    /// Writes `name: value`, unless the value is empty.
     pub(super) fn optional_field(&mut self, name: &str, value: &Value) {
         if let Some(value) = value.as_str().filter(|value| !value.is_empty()) {
             self.field(name, value);
         }
     }
 
-    /// Labels, one below the other.
+    /// Writes labels, one per line.
     pub(super) fn labels(&mut self, title: &str, labels: &Value) {
         let pairs: Vec<String> = labels
             .entries()
@@ -39,7 +40,7 @@ impl DescribeWriter {
         self.column(title, &pairs);
     }
 
-    /// Texts, one below the other.
+    /// Writes texts, one per line.
     pub(super) fn column(&mut self, title: &str, texts: &[String]) {
         if texts.is_empty() {
             self.line(0, &format!("{title}:\t<none>"));
@@ -75,16 +76,18 @@ impl DescribeWriter {
         }
     }
 
-    /// Columns so far are done; what follows is aligned on its own.
+    /// Aligns the columns so far; what follows is aligned separately.
     pub(super) fn flush(&mut self) {
         self.done += &SHEET.align(&std::mem::take(&mut self.lines));
     }
 
+    /// The whole text, aligned.
     pub(super) fn text(mut self) -> String {
         self.flush();
         self.done
     }
 
+    /// The text with its tabs, not aligned.
     pub(super) fn raw(self) -> String {
         self.lines
     }

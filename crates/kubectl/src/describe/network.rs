@@ -1,4 +1,4 @@
-//! Endpoints and their slices, ingresses, network policies, addresses of services.
+//! Describes endpoints and endpoint slices, ingresses, network policies, service CIDRs and IP addresses.
 
 use std::collections::BTreeSet;
 
@@ -131,7 +131,7 @@ pub(super) fn ingress(call: &Invocation<'_>, object: &Value, sheet: &mut Describ
     sheet.annotations("Annotations", &meta["annotations"]);
 }
 
-/// What stands behind a path: `web:80 (10.0.0.5:8080)`.
+/// The backend of a path, with its endpoints: `web:80 (10.0.0.5:8080)`.
 fn backend(call: &Invocation<'_>, namespace: &str, backend: &Value) -> String {
     let service = &backend["service"];
     if service.is_null() {
@@ -260,7 +260,7 @@ pub(super) fn network_policy(object: &Value, sheet: &mut DescribeWriter) {
     sheet.line(1, &format!("Policy Types: {types}"));
 }
 
-/// One direction of traffic, and the words for it.
+/// A direction of traffic of a network policy, and the words for it.
 struct Direction {
     kind: &'static str,
     word: &'static str,

@@ -1,4 +1,4 @@
-//! Nodes, and what runs on them.
+//! Describes nodes, and the pods on them.
 
 use object::{Value, quantity::Quantity};
 
@@ -213,7 +213,7 @@ fn percent(part: &Quantity, whole: &Quantity) -> i64 {
     }
 }
 
-/// What a pod asks for: its containers together, or the largest init container.
+/// The requests or limits of a pod: the sum of its containers, or the largest init container.
 fn total(pod: &Value, kind: &str, name: &str) -> Quantity {
     let spec = &pod["spec"];
     let of = |container: &Value| quantity(&container["resources"][kind][name]);

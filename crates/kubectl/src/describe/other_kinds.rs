@@ -1,4 +1,5 @@
-//! Cron jobs, quotas, roles and their bindings, storage classes.
+//! Describes cron jobs, quotas, limit ranges, RBAC roles and bindings, PodDisruptionBudgets, priority classes and
+//! storage classes.
 
 use object::Value;
 
@@ -117,11 +118,11 @@ pub(super) fn role(object: &Value, sheet: &mut DescribeWriter) {
     }
 }
 
-/// A line for each resource and each address, with every verb that a rule gives.
+/// One row for each resource and each non-resource URL, with all verbs that the rules grant.
 pub(crate) fn rows(rules: &[Value]) -> Vec<(String, String)> {
     let texts =
         |list: &Value| -> Vec<String> { list.items().iter().map(|t| text(t).to_owned()).collect() };
-    // Group, resource, name and address, and the verbs for it.
+    // Group, resource, resource name and URL, and the verbs for it.
     let mut found: Vec<([String; 4], Vec<String>)> = Vec::new();
     let mut add = |what: [String; 4], verbs: &[String]| match found
         .iter_mut()
@@ -148,7 +149,7 @@ pub(crate) fn rows(rules: &[Value]) -> Vec<(String, String)> {
                 }
             }
         }
-        // Addresses stay apart, as they were given.
+        // Non-resource URLs are not merged, and keep their order.
         for url in texts(&rule["nonResourceURLs"]) {
             for verb in &verbs {
                 let what = [String::new(), String::new(), String::new(), url.clone()];

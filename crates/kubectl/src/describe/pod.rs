@@ -1,4 +1,4 @@
-//! Pods.
+//! Describes pods.
 
 use object::Value;
 
@@ -128,7 +128,7 @@ pub(super) fn describe(call: &Invocation<'_>, pod: &Value, sheet: &mut DescribeW
     }
 }
 
-/// As the server wrote it, or worked out from requests and limits.
+/// The QoS class from the status, or computed from requests and limits.
 fn qos(pod: &Value) -> String {
     if let Some(class) = pod["status"]["qosClass"].as_str() {
         return class.to_owned();

@@ -1,4 +1,4 @@
-//! Requests for certificates, with what they ask for.
+//! Describes CertificateSigningRequests, with the names in their PKCS #10 requests.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::Value;
@@ -9,16 +9,16 @@ use crate::{
     print::{age, table},
 };
 
-/// What a request is for.
+/// The subject and the subject alternative names of a certificate request.
 #[derive(Debug, Default, PartialEq)]
 struct Request {
-    /// Attribute of the subject by its last number, in order.
+    /// Attributes of the subject by the last number of their OID, in order.
     subject: Vec<(u8, String)>,
-    /// Names besides the subject, by the number of their kind.
+    /// Subject alternative names by their tag.
     names: Vec<(u8, String)>,
 }
 
-/// Attributes of a subject below 2.5.4.
+/// Attribute types of a subject: last number of the OID, below 2.5.4.
 const COMMON_NAME: u8 = 3;
 const SERIAL_NUMBER: u8 = 5;
 const LISTS: &[(u8, &str)] = &[
@@ -30,7 +30,7 @@ const LISTS: &[(u8, &str)] = &[
     (9, "StreetAddress"),
     (17, "PostalCode"),
 ];
-/// Kinds of other names.
+/// Tags of subject alternative names, and their titles.
 const NAMES: &[(u8, &str)] =
     &[(2, "DNS Names"), (1, "Email Addresses"), (6, "URIs"), (7, "IP Addresses")];
 
@@ -118,7 +118,7 @@ fn parse(pem: &[u8]) -> Option<Request> {
     Some(request)
 }
 
-/// Takes the other names from the attributes of a request.
+/// Reads the subject alternative names from the attributes of a request.
 fn extensions(attributes: &[u8], request: &mut Request) {
     const EXTENSIONS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
     const OTHER_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
@@ -162,7 +162,7 @@ fn address(bytes: &[u8]) -> String {
     }
 }
 
-/// The first element: its tag, what it holds, and what comes after it.
+/// The first DER element: its tag, its content, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, mut rest) = rest.split_first()?;
@@ -178,7 +178,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     (length <= rest.len()).then(|| (tag, &rest[..length], &rest[length..]))
 }
 
-/// Every element, one after the other.
+/// All DER elements, one after the other.
 fn elements(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut all = Vec::new();
     while let Some((tag, inner, rest)) = element(bytes) {

@@ -1,4 +1,4 @@
-//! Persistent volumes, the storage of nodes, classes of attributes, inline claims.
+//! Describes persistent volumes, CSI nodes, volume attributes classes and ephemeral volume claims.
 
 use object::Value;
 
@@ -68,13 +68,13 @@ pub(super) fn volume(call: &Invocation<'_>, object: &Value, sheet: &mut Describe
     attributes(&csi["volumeAttributes"], sheet);
 }
 
-/// The attributes of a CSI volume, one below the other.
+/// Writes the attributes of a CSI volume, one per line.
 pub(super) fn attributes(attributes: &Value, sheet: &mut DescribeWriter) {
     if attributes.entries().len() == 0 {
         sheet.line(2, "VolumeAttributes:\t<none>");
     }
     for (at, (name, value)) in attributes.entries().enumerate() {
-        // Every part is written with the indentation of the whole.
+        // As upstream, every part has the indentation of the whole.
         let title = if at == 0 { "VolumeAttributes:\t" } else { "    \t" };
         sheet.line(2, &format!("{title}    {name}={}", text(value)));
     }
@@ -98,7 +98,7 @@ fn affinity(required: &Value, sheet: &mut DescribeWriter) {
     }
 }
 
-/// `zone in [a, b]`.
+/// Formats a requirement: `zone in [a, b]`.
 fn expression(requirement: &Value, operator: &str) -> String {
     let values: Vec<&str> = requirement["values"].items().iter().map(text).collect();
     let key = text(&requirement["key"]);
@@ -119,7 +119,7 @@ fn terms_of(title: &str, level: usize, lines: &[String], sheet: &mut DescribeWri
     }
 }
 
-/// Where volumes of a class may be.
+/// Writes the allowed topologies of a storage class.
 pub(super) fn topologies(topologies: &Value, sheet: &mut DescribeWriter) {
     if topologies.is_null() {
         return;
@@ -162,7 +162,7 @@ pub(super) fn attributes_class(object: &Value, sheet: &mut DescribeWriter) {
     sheet.field("Parameters", table::labels(&object["parameters"]));
 }
 
-/// A claim that lives with its pod. Parts of its lines are indented each on their own.
+/// Describes the claim template of an ephemeral volume. Parts of its lines are indented separately.
 pub(super) fn inline_claim(template: &Value, sheet: &mut DescribeWriter) {
     const INDENT: &str = "    ";
     sheet.line(

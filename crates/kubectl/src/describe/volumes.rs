@@ -1,10 +1,10 @@
-//! Where volumes come from: one table for those of pods and of persistent volumes.
+//! Describes volume sources: one table for those of pods and of persistent volumes.
 
 use object::Value;
 
 use super::{describe_writer::DescribeWriter, either, text};
 
-/// How a field of a source is shown.
+/// How a field of a source is formatted.
 #[derive(Clone, Copy)]
 enum FieldFormat {
     Text,
@@ -14,15 +14,15 @@ enum FieldFormat {
     List,
     /// `a, b`.
     Joined,
-    /// Something else where there is none.
+    /// A replacement for an empty value.
     Or(&'static str),
-    /// A reference to a secret.
+    /// The name of a referenced Secret.
     Reference,
     /// `map[a:b]`.
     Map,
 }
 
-/// A kind of source: its field, what it is, and what is told of it.
+/// A volume source: its field, its description, and the fields that are printed.
 struct Source {
     field: &'static str,
     about: &'static str,
@@ -249,7 +249,7 @@ const SOURCES: &[Source] = &[
     },
 ];
 
-/// Tells of the source of a volume, if it is one of the plain ones.
+/// Describes the source of a volume, if it is in the table.
 pub(super) fn describe_source(
     volume: &Value,
     persistent: bool,
@@ -317,7 +317,7 @@ fn shown(value: &Value, form: FieldFormat, persistent: bool) -> String {
     }
 }
 
-/// `RWO,ROX`.
+/// Formats access modes: `RWO,ROX`.
 pub(super) fn access_modes(modes: &Value) -> String {
     let short = |mode: &Value| match text(mode) {
         "ReadWriteOnce" => "RWO".to_owned(),

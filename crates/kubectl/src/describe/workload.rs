@@ -1,4 +1,4 @@
-//! Workloads, and the pod templates they hold.
+//! Describes workloads, and their pod templates.
 
 use object::{Value, selector::Selector};
 
@@ -12,7 +12,7 @@ use crate::{
     resources::escape,
 };
 
-/// A template of pods.
+/// Describes a pod template.
 pub(super) fn template(template: &Value, sheet: &mut DescribeWriter) {
     let spec = &template["spec"];
     sheet.line(0, "Pod Template:");
@@ -37,6 +37,7 @@ pub(super) fn template(template: &Value, sheet: &mut DescribeWriter) {
     sheet.column("  Tolerations", &containers::tolerations(&spec["tolerations"]));
 }
 
+/// Formats a LabelSelector.
 pub(super) fn selector(tree: &Value) -> String {
     Selector::from_label_selector(tree)
         .map_or_else(|error| error.to_string(), |selector| selector.to_string())
@@ -57,7 +58,7 @@ fn conditions(object: &Value, sheet: &mut DescribeWriter) {
     }
 }
 
-/// `1 Running / 0 Waiting / …` of the pods that the object owns.
+/// Counts the pods that the object owns: `1 Running / 0 Waiting / …`.
 fn pods(call: &Invocation<'_>, object: &Value) -> Result<String> {
     let selector = escape(&selector(&object["spec"]["selector"]));
     let path = format!(
@@ -205,7 +206,7 @@ pub(super) fn replication_controller(
     sheet.annotations("Annotations", &meta["annotations"]);
     let (current, desired) = (number(&object["status"]["replicas"]), number(&spec["replicas"]));
     sheet.field("Replicas", format!("{current} current / {desired} desired"));
-    // Its selector is a plain map of labels.
+    // A ReplicationController's selector is a plain map of labels.
     let mut labelled = object.clone();
     let labels = std::mem::take(&mut labelled["spec"]["selector"]);
     labelled["spec"]["selector"]["matchLabels"] = labels;

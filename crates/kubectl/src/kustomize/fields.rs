@@ -1,4 +1,4 @@
-//! Which fields labels, annotations and images stand in.
+//! The fields that contain labels, selectors, annotations and images.
 
 use object::Value;
 
@@ -9,7 +9,7 @@ use crate::workload::items_mut;
 pub(super) struct Field {
     pub(super) kind: &'static str,
     pub(super) path: &'static str,
-    /// Whether it is made where it is missing.
+    /// Whether it is created if it is missing.
     pub(super) create: bool,
 }
 
@@ -17,7 +17,7 @@ const fn field(kind: &'static str, path: &'static str, create: bool) -> Field {
     Field { kind, path, create }
 }
 
-/// Labels of objects and of what they make.
+/// Labels of the object itself.
 pub(super) const OWN_LABELS: &[Field] = &[field("", "metadata/labels", true)];
 
 pub(super) const TEMPLATE_LABELS: &[Field] = &[
@@ -49,7 +49,7 @@ pub(super) const SELECTORS: &[Field] = &[
     field("NetworkPolicy", "spec/egress/to/podSelector/matchLabels", false),
 ];
 
-/// Selectors inside the pod templates of deployments and stateful sets.
+/// Fields with selectors inside the pod templates of deployments and stateful sets.
 pub(super) fn affinities() -> Vec<String> {
     let mut all = vec!["spec/template/spec/topologySpreadConstraints".to_owned()];
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -105,7 +105,7 @@ pub(super) fn put_at(object: &mut Value, path: &str, create: bool, pairs: &Value
         return;
     }
     let parts: Vec<&str> = path.split('/').collect();
-    // Lists are never made: there is nothing to put into them.
+    // Lists are never created: they would have no items to set the pairs in.
     let create = create
         && (!parts.contains(&"volumeClaimTemplates")
             || !object["spec"]["volumeClaimTemplates"].items().is_empty());

@@ -1,4 +1,4 @@
-//! Config maps and secrets made from literals and files.
+//! ConfigMap and Secret generators.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,10 @@ use crate::{
     print::json,
 };
 
-/// How long a line of a secret is.
+/// Length of the lines of a Secret's base64 data.
 const WIDTH: usize = 70;
 
+/// Adds the generated ConfigMaps and Secrets.
 pub(super) fn run(
     kustomization: &Kustomization,
     all: &mut Vec<Resource>,
@@ -119,7 +120,7 @@ fn one(
     Ok(Resource { hashed, ..Resource::new(object, chain) })
 }
 
-/// Long texts in lines, as they are in secrets.
+/// Wraps long texts into lines, as kustomize does in Secrets.
 fn wrapped(text: &str) -> String {
     if text.len() <= WIDTH {
         return text.to_owned();
@@ -129,7 +130,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What goes into the object, by key.
+/// The keys and values of the object.
 fn pairs(kustomization: &Kustomization, args: &Value) -> Result<Vec<(String, Vec<u8>)>> {
     let mut all: Vec<(String, Vec<u8>)> = Vec::new();
     let texts = |name: &str| args[name].items().iter().filter_map(Value::as_str);
@@ -177,8 +178,7 @@ fn pairs(kustomization: &Kustomization, args: &Value) -> Result<Vec<(String, Vec
     Ok(all)
 }
 
-/// Ten letters that stand for the contents of an object; `none` stands for data that is not
-/// there.
+/// The ten-character hash suffix for the content of an object. `none` is hashed for missing data.
 pub(crate) fn hash(object: &Value, name: &str, none: &Value) -> String {
     let mut told = Value::object();
     let or_empty = |value: &Value| if value.is_null() { none.clone() } else { value.clone() };

@@ -1,9 +1,9 @@
-//! How kustomize merges a patch into an object: lists whose items have a key by it, as the
-//! kind says, and what is new comes last. Fields that nobody knows are taken as they are.
+//! Kustomize's strategic merge: lists whose items have a merge key are merged by it, as the kind's schema says, and
+//! new items come last. Lists in unknown fields are replaced.
 
 use object::{FieldSchema, StructSchema, Type, Value};
 
-/// Merges a patch into an object of a known kind, or of any other.
+/// Merges a patch into an object of a built-in or any other kind.
 pub(super) fn merge(target: &mut Value, patch: &Value) {
     let kind = crate::merge::built_in_kind(target);
     merge_object(target, patch, kind.as_ref().map(|kind| &*kind.schema));
@@ -48,7 +48,7 @@ fn merge_object(target: &mut Value, patch: &Value, shape: Option<&StructSchema>)
     }
 }
 
-/// The shape of an object, or of the items of a list.
+/// The schema of an object, or of the items of a list.
 fn within(field: Option<&FieldSchema>) -> Option<&StructSchema> {
     let mut of = &*field?.ty;
     while let Type::List(item) = of {
@@ -57,7 +57,7 @@ fn within(field: Option<&FieldSchema>) -> Option<&StructSchema> {
     if let Type::Object(shape) = of { Some(shape) } else { None }
 }
 
-/// What `$deleteFromPrimitiveList/FIELD` and its like say.
+/// Applies a `$deleteFromPrimitiveList/FIELD` directive.
 fn drop_items(target: &mut Value, directive: &str, value: &Value) {
     let Some(field) = directive.strip_prefix("$deleteFromPrimitiveList/") else { return };
     let kept = target.get(field).items().iter().filter(|item| !value.items().contains(item));

@@ -1,11 +1,11 @@
-//! Patches: parts of objects to be merged in, and lists of changes.
+//! Patches of kustomizations: strategic merge patches and JSON patches.
 
 use object::{Value, selector::Selector, yaml};
 
 use super::{Resource, merge::merge, read, read::Kustomization};
 use crate::error::{CommandError, Result};
 
-/// Which objects are meant. Texts are patterns for the whole.
+/// Selects the objects to patch. Texts are patterns for the whole value.
 #[derive(Debug, Default)]
 pub(super) struct Target {
     fields: Vec<(&'static str, String)>,
@@ -32,6 +32,7 @@ impl Target {
         })
     }
 
+    /// Whether an object is selected.
     pub(super) fn fits(&self, resource: &Resource) -> bool {
         let (group, version) = resource.group_and_version();
         let names = resource.names();
@@ -64,7 +65,7 @@ impl Target {
     }
 }
 
-/// Whether all of a text fits a pattern: alternatives with `|`, and `.*` or `.` for anything.
+/// Whether a whole text matches a pattern: alternatives with `|`, and `.*` or `.` for anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let pattern = pattern.trim_start_matches('^').trim_end_matches('$');
     pattern.split('|').any(|one| {
@@ -86,7 +87,7 @@ fn fits(pattern: &[char], text: &[char]) -> bool {
     }
 }
 
-/// `patchesStrategicMerge` and `patches`.
+/// Applies `patchesStrategicMerge` and `patches`.
 pub(super) fn run(kustomization: &Kustomization, all: &mut Vec<Resource>) -> Result {
     for entry in kustomization.texts("patchesStrategicMerge") {
         let text = if entry.contains('\n') || entry.trim_start().starts_with('{') {
@@ -111,7 +112,7 @@ pub(super) fn run(kustomization: &Kustomization, all: &mut Vec<Resource>) -> Res
     Ok(())
 }
 
-/// `patchesJson6902`.
+/// Applies `patchesJson6902`.
 pub(super) fn json(kustomization: &Kustomization, all: &mut [Resource]) -> Result {
     for entry in kustomization.tree["patchesJson6902"].items() {
         let (text, target) = patch_of(kustomization, entry)?;
@@ -183,7 +184,7 @@ fn merge_all(text: &str, target: Option<&Target>, all: &mut Vec<Resource>) -> Re
             let (kind, name) = (resource.object["kind"].clone(), resource.now());
             let version = resource.object["apiVersion"].clone();
             merge(&mut resource.object, &patch);
-            // What an object is does not change with a patch for several.
+            // A patch for several objects does not change their kind and name.
             resource.object["kind"] = kind;
             resource.object["apiVersion"] = version;
             resource.object["metadata"]["name"] = name.1.into();
@@ -219,7 +220,7 @@ fn merge_all(text: &str, target: Option<&Target>, all: &mut Vec<Resource>) -> Re
     Ok(())
 }
 
-/// Whether a patch speaks of this object.
+/// Whether a patch applies to this object.
 fn names(patch: &Value, resource: &Resource) -> bool {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (name, namespace) =

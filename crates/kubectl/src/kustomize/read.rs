@@ -1,4 +1,4 @@
-//! The file that says what a kustomization is.
+//! Reads kustomization files.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use crate::{
     select::go_io_error,
 };
 
-/// A folder and its kustomization file.
+/// A directory and its kustomization file.
 #[derive(Debug)]
 pub(super) struct Kustomization {
     pub(super) root: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Kustomization {
 
 const FILES: &[&str] = &["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// What a kustomization may say.
+/// Known fields of a kustomization.
 const FIELDS: &[&str] = &[
     "apiVersion",
     "bases",
@@ -59,7 +59,7 @@ const FIELDS: &[&str] = &[
     "vars",
 ];
 
-/// What is understood but not done.
+/// Fields that are known but not supported.
 const UNSUPPORTED: &[&str] = &[
     "buildMetadata",
     "configurations",
@@ -83,6 +83,7 @@ const DEPRECATED_FIELDS: &[(&str, &str)] = &[
 ];
 
 impl Kustomization {
+    /// Reads the kustomization file of a directory. `say` is called with deprecation warnings.
     pub(super) fn load(root: &Path, say: &mut dyn FnMut(&str)) -> Result<Self> {
         let there: Vec<PathBuf> =
             FILES.iter().map(|name| root.join(name)).filter(|path| path.is_file()).collect();
@@ -172,7 +173,7 @@ impl Kustomization {
     }
 }
 
-/// A folder by its full name.
+/// The canonical path of a directory.
 pub(super) fn folder(path: &Path, given: &Path) -> std::result::Result<PathBuf, String> {
     let full = real(path).map_err(|why| {
         format!("not a valid directory: {}", why.replace('\0', &shown(path, given)))
@@ -180,7 +181,7 @@ pub(super) fn folder(path: &Path, given: &Path) -> std::result::Result<PathBuf, 
     if full.is_dir() { Ok(full) } else { Err(format!("'{}' doesn't exist", path.display())) }
 }
 
-/// What a message calls a path: as given, unless it was given below a kustomization.
+/// A path for messages: as given, unless it was given relative to a kustomization.
 fn shown(path: &Path, given: &Path) -> String {
     if path == given { given.display().to_string() } else { path.display().to_string() }
 }
@@ -192,7 +193,7 @@ fn real(path: &Path) -> std::result::Result<PathBuf, String> {
     })
 }
 
-/// The text of a file at or below a folder.
+/// The text of a file at or below a directory.
 pub(super) fn inside(root: &Path, path: &str) -> std::result::Result<String, String> {
     let full = root.join(path);
     let file = real(&full).map_err(|why| why.replace('\0', &full.display().to_string()))?;
@@ -207,7 +208,7 @@ pub(super) fn inside(root: &Path, path: &str) -> std::result::Result<String, Str
     String::from_utf8(bytes).map_err(|_| format!("{path} is not text"))
 }
 
-/// The bytes of a file at or below a folder.
+/// The bytes of a file at or below a directory.
 pub(super) fn bytes_inside(root: &Path, path: &str) -> std::result::Result<Vec<u8>, String> {
     let full = root.join(path);
     let file = real(&full).map_err(|why| why.replace('\0', &full.display().to_string()))?;

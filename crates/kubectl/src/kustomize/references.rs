@@ -1,11 +1,11 @@
-//! Names inside of objects that follow the objects they mean.
+//! Name references: updates names inside of objects when the objects that they refer to are renamed.
 
 use object::Value;
 
 use super::{Resource, fields::each};
 use crate::workload::items_mut;
 
-/// Fields of a pod's spec, and the kind that they name.
+/// Fields of a pod's spec, and the kind that they refer to.
 const POD_NAME_REFERENCES: &[(&str, &str)] = &[
     ("ConfigMap", "volumes/configMap/name"),
     ("ConfigMap", "volumes/projected/sources/configMap/name"),
@@ -25,7 +25,7 @@ const POD_NAME_REFERENCES: &[(&str, &str)] = &[
     ("PriorityClass", "priorityClassName"),
 ];
 
-/// Kind that is named, kind that names it, and where.
+/// Kind that is referred to, kind that refers to it, and field path.
 const NAME_REFERENCES: &[(&str, &str, &str)] = &[
     ("Deployment", "HorizontalPodAutoscaler", "spec/scaleTargetRef/name"),
     ("ReplicationController", "HorizontalPodAutoscaler", "spec/scaleTargetRef/name"),
@@ -60,7 +60,7 @@ const NAME_REFERENCES: &[(&str, &str, &str)] = &[
     ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "spec/policyName"),
 ];
 
-/// Lists of things with a name and a namespace: what is named, by whom, and where.
+/// Lists of references with a name and a namespace: kind that is referred to, kind that refers to it, and field path.
 const PAIRS: &[(&str, &str, &str)] = &[
     ("ServiceAccount", "RoleBinding", "subjects"),
     ("ServiceAccount", "ClusterRoleBinding", "subjects"),
@@ -68,7 +68,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
     ("Service", "MutatingWebhookConfiguration", "webhooks/clientConfig/service"),
 ];
 
-/// Makes every name what the object that it means is called now.
+/// Sets every name reference to the current name of its object.
 pub(super) fn update_name_references(all: &mut [Resource]) {
     let known = all.to_vec();
     for resource in all {
@@ -147,7 +147,7 @@ fn pair(value: &mut Value, target: &str, about: &Resource, known: &[Resource]) {
     }
 }
 
-/// The object of a kind that has or had this name: of several the one that comes from nearest.
+/// The object of a kind that has or had this name; of several, the one whose kustomization is nearest.
 fn find<'a>(
     known: &'a [Resource],
     kind: &str,

@@ -1,4 +1,4 @@
-//! Replacements: values taken from one object and put into others.
+//! Replacements: copies values from one object into others.
 
 use object::Value;
 
@@ -9,6 +9,7 @@ use crate::{
     workload::items_mut,
 };
 
+/// Applies the replacements of a kustomization.
 pub(super) fn run(kustomization: &Kustomization, all: &mut [Resource]) -> Result {
     for entry in kustomization.tree["replacements"].items() {
         let entries = match entry["path"].as_str() {
@@ -113,10 +114,10 @@ fn source(source: &Value, all: &mut [Resource]) -> Result<Value> {
     Ok(value)
 }
 
-/// The new value of a field: all of it, or one part between delimiters.
+/// The new value of a field: the whole value, or one part between delimiters.
 fn put(old: &Value, value: &Value, options: &Value) -> std::result::Result<Value, String> {
     let Some(delimiter) = options["delimiter"].as_str().filter(|text| !text.is_empty()) else {
-        // A text stays a text.
+        // A string stays a string.
         return Ok(match (old, value) {
             (Value::Text(_), Value::Int(_) | Value::Float(_) | Value::Bool(_)) => {
                 jsonpath::format_value(value).into()
@@ -136,7 +137,7 @@ fn put(old: &Value, value: &Value, options: &Value) -> std::result::Result<Value
     Ok(pieces.join(delimiter).into())
 }
 
-/// `spec.containers.[name=a].image`; a dot may be escaped.
+/// Splits a field path, such as `spec.containers.[name=a].image`; a dot may be escaped.
 fn parts(path: &str) -> Vec<String> {
     let (mut parts, mut part, mut bracket) = (Vec::new(), String::new(), false);
     let mut chars = path.chars().peekable();
@@ -159,7 +160,7 @@ fn parts(path: &str) -> Vec<String> {
     parts
 }
 
-/// Calls `change` with every value at a path; how many there were.
+/// Calls `change` with every value at a path; returns how many there were.
 fn at(
     tree: &mut Value,
     path: &[String],

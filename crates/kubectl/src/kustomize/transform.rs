@@ -1,4 +1,4 @@
-//! What a kustomization does to its objects, in the order in which it does it.
+//! The transformers of a kustomization, in the order in which they are applied.
 
 use object::Value;
 
@@ -14,6 +14,7 @@ use crate::{
     workload::items_mut,
 };
 
+/// Applies all transformers of a kustomization.
 pub(super) fn run(kustomization: &Kustomization, all: &mut Vec<Resource>) -> Result {
     patch::run(kustomization, all)?;
     namespace(kustomization.text("namespace"), all);
@@ -167,7 +168,7 @@ fn images(tree: &mut Value, wanted: &Value) {
     }
 }
 
-/// The image that takes the place of another, if it is meant.
+/// The image that replaces another, if `wanted` matches it.
 fn changed(image: &str, wanted: &Value) -> Option<String> {
     let text = |name: &str| wanted[name].as_str().unwrap_or_default();
     let (rest, mut digest) = image.split_once('@').unwrap_or((image, ""));

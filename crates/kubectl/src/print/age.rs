@@ -1,8 +1,8 @@
-//! Lengths of time in few letters: `5m30s`, `3d`, `2y11d`.
+//! Ages and durations in short form: `5m30s`, `3d`, `2y11d`.
 
 use object::Time;
 
-/// How long ago a moment was; `<unknown>` if it is not one.
+/// The age of a timestamp; `<unknown>` if it is invalid.
 pub(crate) fn age_since(moment: &str, now: i64) -> String {
     match Time::parse_seconds(moment) {
         Some(then) => human_duration(now - then),
@@ -10,7 +10,7 @@ pub(crate) fn age_since(moment: &str, now: i64) -> String {
     }
 }
 
-/// A duration in seconds, exact only where it is short.
+/// Formats a duration in seconds, with less precision the longer it is.
 pub(crate) fn human_duration(seconds: i64) -> String {
     if seconds < -1 {
         return "<invalid>".to_owned();

@@ -1,9 +1,10 @@
-//! Columns of the user's own: `-o custom-columns=NAME:.metadata.name,…`.
+//! Custom columns: `-o custom-columns=NAME:.metadata.name,…`.
 
 use object::Value;
 
 use super::{jsonpath, jsonpath::Template, tabwriter::TABLE, terminal};
 
+/// Headers and JSONPath templates of custom columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
     headers: Vec<String>,
@@ -28,7 +29,7 @@ impl Columns {
         Ok(Self { headers, paths })
     }
 
-    /// Reads a file with a line of headers and one of paths below them.
+    /// Parses a file with a line of headers and a line of paths below them.
     pub(crate) fn parse_file(text: &str) -> Result<Self, String> {
         let mut lines = text.lines();
         let mut words = || {
@@ -68,7 +69,7 @@ impl Columns {
     }
 }
 
-/// A value as Go's `%v` prints it: maps and lists without commas.
+/// Formats a cell as Go's `%v` does: maps and lists without commas; `<none>` if missing.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "<none>".to_owned(),
@@ -80,7 +81,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A value as Go's `%v` prints it.
+/// Formats a value as Go's `%v` does.
 pub(crate) fn format_go_value(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

@@ -1,4 +1,4 @@
-//! JSON as Go prints it: names sorted, `<`, `>` and `&` escaped.
+//! JSON as Go prints it: keys sorted, `<`, `>` and `&` escaped.
 
 use std::fmt::Write as _;
 
@@ -6,27 +6,27 @@ use object::Value;
 
 use super::order::Declared;
 
-/// On one line.
+/// Prints JSON on one line.
 pub(crate) fn compact(value: &Value) -> String {
     Writer::write(value, None, None)
 }
 
-/// On one line, fields as they are declared.
+/// Prints JSON on one line, with fields in the order of their declaration.
 pub(crate) fn compact_declared(value: &Value) -> String {
     Writer::write(value, None, Some(Declared::of(value)))
 }
 
-/// With four spaces a level, fields as they are declared.
+/// Prints JSON indented by four spaces, with fields in the order of their declaration.
 pub(crate) fn declared(value: &Value) -> String {
     Writer::write(value, Some(0), Some(Declared::of(value)))
 }
 
-/// With four spaces a level.
+/// Prints JSON indented by four spaces.
 pub(crate) fn indented(value: &Value) -> String {
     Writer::write(value, Some(0), None)
 }
 
-/// A number as `%v` prints it.
+/// Formats a number as Go's `%v` does.
 pub(crate) fn float(n: f64) -> String {
     if n.fract() == 0.0 && n.abs() < 1e21 {
         return format!("{n:.0}");
@@ -41,9 +41,10 @@ pub(crate) fn float(n: f64) -> String {
     format!("{n}")
 }
 
+/// Writes a value as JSON.
 struct Writer<'a> {
     declared: Option<Declared>,
-    /// The names of the fields that lead to the present value.
+    /// The field names that lead to the current value.
     path: Vec<&'a str>,
     out: String,
 }

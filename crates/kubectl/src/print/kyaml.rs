@@ -1,11 +1,11 @@
-//! KYAML with the fields of known kinds as they are declared. Scalars and names are written as
-//! `object` writes them; it knows only the order of names.
+//! KYAML with the fields of built-in kinds in the order of their declaration. Scalars and keys are written by the
+//! crate `object`, which itself can only sort fields by name.
 
 use object::{Value, yaml};
 
 use super::order::Declared;
 
-/// An object in KYAML, with its fields as they are declared.
+/// Formats an object as KYAML, with its fields in the order of their declaration.
 pub(crate) fn declared(object: &Value) -> String {
     let object = object.with_raw_expanded();
     let mut writer =
@@ -14,9 +14,10 @@ pub(crate) fn declared(object: &Value) -> String {
     writer.out + "\n"
 }
 
+/// Writes a value as KYAML.
 struct Writer<'a> {
     declared: Declared,
-    /// The names of the fields that lead to the present value.
+    /// The field names that lead to the current value.
     path: Vec<&'a str>,
     out: String,
 }
@@ -47,7 +48,7 @@ impl<'a> Writer<'a> {
         self.out.push('}');
     }
 
-    /// Objects and lists stand on the brackets' lines, other items on lines of their own.
+    /// Writes a list. Objects and lists share lines with the brackets, other items have their own lines.
     fn list(&mut self, items: &'a [Value], indent: usize) {
         self.out.push('[');
         if items.iter().all(|item| item.is_object() || matches!(item, Value::List(_))) {
@@ -72,14 +73,14 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A scalar; the lines of a folded text are as deep as its place.
+/// Formats a scalar; the lines of a folded text get the indentation.
 fn scalar_at(value: &Value, indent: usize) -> String {
     let text = yaml::to_kyaml(value);
     let text = text.strip_prefix("---\n").unwrap_or(&text).trim_end_matches('\n');
     text.replace('\n', &format!("\n{}", "  ".repeat(indent)))
 }
 
-/// A name with its colon, quoted if it must be.
+/// Formats a key with its colon, quoted if necessary.
 fn key(name: &str) -> String {
     let mut alone = Value::object();
     *alone.get_mut(name) = Value::Null;

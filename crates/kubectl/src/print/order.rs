@@ -1,10 +1,10 @@
-//! The order in which the fields of known kinds are declared. Upstream prints what a command
-//! holds as a Go struct in that order, and everything else by name.
+//! The declaration order of the fields of built-in kinds. Upstream prints objects that it holds as Go structs in that
+//! order, and everything else sorted by name.
 
 use object::{SchemaRef, StructSchema, Type, Value};
 
-/// Fields of what has no declaration among the kinds, by the field that holds them: a
-/// kubeconfig, a TokenRequest and the answer of `api-resources`.
+/// Fields of types that are not among the built-in kinds, by the field that contains them: a kubeconfig, a
+/// TokenRequest and the output of `api-resources`.
 const OTHERS: &[(&str, &str)] = &[
     (
         "",
@@ -33,22 +33,22 @@ const OTHERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The declaration of an object's kind.
+/// The schema of an object's kind, which has the declaration order.
 pub(crate) struct Declared {
     schema: Option<SchemaRef<StructSchema>>,
     /// Whether the object is a list of the kind.
     list: bool,
 }
 
-/// A place in a declaration.
+/// A position in a schema.
 enum Place<'a> {
     Struct(&'a StructSchema),
-    /// Fields are in the order of their names.
+    /// Fields are sorted by name.
     Names,
 }
 
 impl Declared {
-    /// The declaration for an object, found by its `apiVersion` and `kind`.
+    /// The schema for an object, found by its `apiVersion` and `kind`.
     pub(crate) fn of(object: &Value) -> Self {
         let text = |name: &str| object[name].as_str().unwrap_or_default();
         let (group, version) =
@@ -67,7 +67,7 @@ impl Declared {
         Self { schema: item.and_then(find), list: true }
     }
 
-    /// Sorts the entries of the value that the fields of `path` lead to.
+    /// Sorts the entries of the value at `path`.
     pub(crate) fn sort(&self, path: &[&str], entries: &mut [(&str, &Value)]) {
         let Some(schema) = &self.schema else {
             let parent = path.last().copied().unwrap_or_default();
@@ -102,7 +102,7 @@ impl Declared {
     }
 }
 
-/// What `path` leads to; items of a list have the path of the list.
+/// The schema position at `path`; items of a list have the path of the list.
 fn place<'a>(schema: &'a StructSchema, path: &[&str]) -> Place<'a> {
     let Some((name, rest)) = path.split_first() else { return Place::Struct(schema) };
     match schema.field(name) {

@@ -1,25 +1,25 @@
-//! Tables as the server makes them, with what kubectl adds.
+//! Prints tables that the server sends, with the columns that kubectl adds.
 
 use object::Value;
 
 use super::{json, tabwriter::TABLE, terminal};
 
-/// What is asked of a table besides its cells.
+/// Options of a table.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent wishes")]
 pub(crate) struct Options {
     pub(crate) wide: bool,
     pub(crate) no_headers: bool,
     pub(crate) with_namespace: bool,
-    /// Stands before names: `pod`.
+    /// Kind that is printed before names, such as `pod`.
     pub(crate) with_kind: Option<String>,
     pub(crate) show_labels: bool,
     pub(crate) label_columns: Vec<String>,
-    /// A first column with what happened.
+    /// Type of the watch event, printed in a first column.
     pub(crate) event: Option<String>,
 }
 
-/// A table as text with tabs, and whether it has rows. `headers`: print them.
+/// Formats a table as text with tabs. `headers`: print the headers.
 pub(crate) fn text(table: &Value, columns: &[Value], options: &Options, headers: bool) -> String {
     let rows = table["rows"].items();
     if rows.is_empty() {
@@ -74,12 +74,12 @@ pub(crate) fn text(table: &Value, columns: &[Value], options: &Options, headers:
     out
 }
 
-/// Text with tabs as aligned columns.
+/// Aligns text with tabs into columns.
 pub(crate) fn align(text: &str) -> String {
     TABLE.align(text)
 }
 
-/// `a=b,c=d`, or `<none>`.
+/// Formats labels: `a=b,c=d`, or `<none>`.
 pub(crate) fn labels(labels: &Value) -> String {
     if labels.entries().len() == 0 {
         return "<none>".to_owned();
@@ -91,7 +91,7 @@ pub(crate) fn labels(labels: &Value) -> String {
     pairs.join(",")
 }
 
-/// A cell on one line, with nothing that could command a terminal.
+/// Formats a cell on one line, without terminal control characters.
 fn cell_text(cell: &Value) -> String {
     let text = match cell {
         Value::Null => return String::new(),

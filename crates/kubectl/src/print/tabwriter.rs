@@ -1,31 +1,30 @@
-//! Columns from cells that tabs end, as Go's tabwriter lays them out: a column is
-//! as wide as its widest cell in consecutive lines, and the last cell of a line
-//! belongs to none.
+//! Aligns cells that are terminated by tabs, as Go's text/tabwriter does: a column is as wide as its widest cell in
+//! consecutive lines, and the last cell of a line belongs to no column.
 
-/// How columns are laid out.
+/// The layout of columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TabWriter {
     pub(crate) min_width: usize,
     pub(crate) padding: usize,
 }
 
-/// As `get` prints.
+/// The layout of `get`.
 pub(crate) const TABLE: TabWriter = TabWriter { min_width: 6, padding: 3 };
-/// As `describe` prints.
+/// The layout of `describe`.
 pub(crate) const SHEET: TabWriter = TabWriter { min_width: 0, padding: 2 };
 
 impl TabWriter {
-    /// `text` with its tabs turned into columns.
+    /// Aligns the cells of `text`.
     pub(crate) fn align(self, text: &str) -> String {
         let lines: Vec<Vec<&str>> =
             text.split('\n').map(|line| line.split('\t').collect()).collect();
         let mut out = String::with_capacity(text.len() * 2);
         self.block(&lines, &mut Vec::new(), &mut out);
-        out.pop(); // the break after the last line, which had none
+        out.pop(); // the newline after the last line, which had none
         out
     }
 
-    /// Lines of a table, in columns no narrower than those before.
+    /// Aligns lines of a table, in columns no narrower than those of earlier calls.
     pub(crate) fn align_with_widths(self, text: &str, widths: &mut Vec<usize>) -> String {
         let mut out = String::new();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();

@@ -1,47 +1,49 @@
-//! Go templates, as far as people use them to print objects: fields, variables,
-//! `if`, `range`, `with`, pipelines and the usual functions.
+//! Go templates, as far as they are used to print objects: fields, variables, `if`, `range`, `with`, pipelines and
+//! the usual functions.
 
 mod parse;
 mod run;
 
 use object::Value;
 
-/// A template, read.
+/// A parsed template.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     nodes: Vec<Node>,
-    /// Whether a field that is not there is an error.
+    /// Whether a missing field is an error.
     pub(crate) strict: bool,
 }
 
+/// A node of a template.
 #[derive(Clone, Debug)]
 enum Node {
     Text(String),
-    /// A pipeline whose value is printed, unless it goes into a variable.
+    /// A pipeline whose value is printed, unless it is assigned to a variable.
     Print(Pipeline),
     If(Pipeline, Vec<Node>, Vec<Node>),
     With(Pipeline, Vec<Node>, Vec<Node>),
     Range(Pipeline, Vec<Node>, Vec<Node>),
 }
 
-/// Commands, each of which takes the value of the one before as its last argument.
+/// A pipeline of commands, each of which gets the value of the previous one as its last argument.
 #[derive(Clone, Debug, Default)]
 struct Pipeline {
-    /// `$a := …`, `$a = …`; `range` takes two.
+    /// Variables to assign: `$a := …`, `$a = …`; `range` assigns up to two.
     variables: Vec<String>,
     declares: bool,
     commands: Vec<Vec<Term>>,
 }
 
+/// A term of a command: its function or one of its arguments.
 #[derive(Clone, Debug)]
 enum Term {
-    /// `.a.b`, and `.` itself.
+    /// A field path of the current value: `.a.b`, and `.` itself.
     Field(Vec<String>),
-    /// `$x.a`.
+    /// A variable with a field path: `$x.a`.
     Variable(String, Vec<String>),
     Literal(Value),
     Function(String),
-    /// `(…).a`.
+    /// A pipeline in parentheses with a field path: `(…).a`.
     Group(Pipeline, Vec<String>),
 }
 

@@ -1,4 +1,4 @@
-//! Text of objects on a terminal: nothing in it may control the terminal.
+//! Escapes text from objects, so that it cannot control the terminal.
 
 use std::borrow::Cow;
 

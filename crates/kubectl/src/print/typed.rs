@@ -1,11 +1,11 @@
-//! Fields that are printed even when nothing was said of them: what a command made or changed
-//! by itself is shown as if the server had it, before defaults.
+//! Zero values of Go structs: upstream prints fields without `omitempty` of objects that kubectl itself has created
+//! or changed, even if they were never set.
 
 use object::{Value, yaml};
 
 use crate::workload::{items_mut, pod_spec_path};
 
-/// Adds what objects of this kind always show.
+/// Adds the zero values that objects of this kind always have in upstream's output.
 pub(crate) fn fill_zero_values(object: &mut Value) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let always = match kind.as_str() {
@@ -48,7 +48,7 @@ pub(crate) fn fill_zero_values(object: &mut Value) {
     }
 }
 
-/// Adds to `tree` the entries of `more` that it does not have.
+/// Adds to `tree` the entries of `more` that it lacks.
 fn fill(tree: &mut Value, more: &Value) {
     for (name, value) in more.entries() {
         if tree.get(name).is_null() {

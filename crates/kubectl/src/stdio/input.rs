@@ -1,5 +1,5 @@
-//! Stdin for a session. A thread reads it, because files cannot be polled by the runtime; it
-//! takes nothing any more once the session is over, and nobody waits for it.
+//! Stdin for a session. A thread reads it, because the runtime cannot poll files; the thread stops reading when the
+//! session is over, and is not waited for.
 
 use std::{
     io,
@@ -20,21 +20,21 @@ use tokio::{
 };
 
 const CHUNK: usize = 32 << 10;
-/// Chunks that wait for the connection.
+/// Maximum number of chunks that are queued for the connection.
 const WAITING: usize = 4;
 
-/// What is typed or piped into this process, from now until this is dropped.
+/// The data of stdin, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Input {
     chunks: mpsc::Receiver<Vec<u8>>,
-    /// The chunk that is being read, and how much of it has been.
+    /// The current chunk, and how much of it has been read.
     current: (Vec<u8>, usize),
-    /// Closed when this is dropped, which stops the thread.
+    /// Closed on drop, which stops the thread.
     _open: OwnedFd,
 }
 
 impl Input {
-    /// `detach`: keys that end the input.
+    /// Starts to read stdin. `detach`: keys that end the input.
     pub(crate) fn new(detach: Option<DetachKeys>) -> io::Result<Self> {
         let (stopped, open) = pipe_with(PipeFlags::CLOEXEC)?;
         let (sender, chunks) = mpsc::channel(WAITING);
@@ -44,7 +44,7 @@ impl Input {
     }
 }
 
-/// Reads until the end of the input, or until nobody wants it.
+/// Reads until the end of the input, or until the receiver is dropped.
 fn read(to: &mpsc::Sender<Vec<u8>>, stopped: &OwnedFd, mut detach: Option<DetachKeys>) {
     let stdin = io::stdin();
     let mut buffer = vec![0; CHUNK];
@@ -91,16 +91,16 @@ impl AsyncRead for Input {
     }
 }
 
-/// A sequence of keys that leaves a session without ending its process.
+/// A key sequence that detaches from a session without ending its process.
 #[derive(Clone, Debug)]
 pub(crate) struct DetachKeys {
     keys: Vec<u8>,
-    /// How many of them have been typed.
+    /// How many keys of the sequence have been typed.
     typed: usize,
 }
 
 impl DetachKeys {
-    /// `ctrl-p,ctrl-q`, `a,b`.
+    /// Parses a key sequence: `ctrl-p,ctrl-q`, `a,b`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let key = |word: &str| match word.as_bytes() {
             [byte] => Some(*byte),
@@ -124,8 +124,8 @@ impl DetachKeys {
         }
     }
 
-    /// What of `bytes` goes on to the process, and whether the sequence is complete. Keys that
-    /// may begin the sequence are held back until the next ones are known.
+    /// The part of `bytes` that is passed on to the process, and whether the sequence is complete. Keys that may
+    /// start the sequence are held back until the next ones are known.
     fn filter(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
         let mut passed = Vec::with_capacity(bytes.len());
         for &byte in bytes {

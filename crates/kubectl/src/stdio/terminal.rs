@@ -1,4 +1,4 @@
-//! The terminal: its size, and raw mode that always ends.
+//! The terminal: its size, and raw mode, which is always restored.
 
 use std::{
     io::{stdin, stdout},
@@ -7,21 +7,21 @@ use std::{
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// How the terminal was before raw mode.
+/// The terminal settings before raw mode.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Columns and rows of the terminal that stdout is.
+/// Columns and rows of the terminal on stdout.
 pub(crate) fn size() -> Option<(u16, u16)> {
     let size = tcgetwinsize(stdout()).ok()?;
     Some((size.ws_col, size.ws_row))
 }
 
-/// The terminal without echo, line editing and signals, until this is dropped.
+/// Raw mode of the terminal, without echo, line editing and signals, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct RawTerminal(());
 
 impl RawTerminal {
-    /// `None` if stdin is no terminal.
+    /// Enters raw mode; `None` if stdin is no terminal.
     pub(crate) fn new() -> Option<Self> {
         let before = tcgetattr(stdin()).ok()?;
         let mut raw = before.clone();
@@ -38,10 +38,10 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Ends raw mode, if it is on.
+/// Leaves raw mode, if it is on.
 pub(super) fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
-        let _ = tcsetattr(stdin(), OptionalActions::Now, &before); // the terminal may be gone
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &before); // the terminal may be closed
     }
 }

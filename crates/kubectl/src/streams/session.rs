@@ -1,5 +1,4 @@
-//! A session: stdin, stdout, stderr, terminal sizes and the result of a process, as channels of
-//! one WebSocket.
+//! A session with a process: stdin, stdout, stderr, terminal sizes and the exit status, as channels of one WebSocket.
 
 use std::time::Duration;
 
@@ -33,27 +32,27 @@ const PROTOCOLS: &[&str] = &["v5.channel.k8s.io", "v4.channel.k8s.io"];
 const CLOSES_STDIN: &str = "v5.channel.k8s.io";
 
 const CHUNK: usize = 32 << 10;
-/// How often the server is pinged, and how long it may be silent, as in client-go.
+/// Interval of pings, and how long the server may be silent, as in client-go.
 const PING: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(61);
-/// How long a server that has sent the result may take to close the connection.
+/// How long a server that has sent the exit status may take to close the connection.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What carries a session.
+/// The transport of a session.
 #[derive(Debug)]
 pub(crate) enum Socket {
     WebSocket(Box<WebSocket>),
     Spdy(Connection),
 }
 
-/// Opens a session at the path of an `exec` or `attach`: over a WebSocket, or over SPDY if the
-/// server refuses that or the user wants none.
+/// Opens a session at the path of an `exec` or `attach`: over a WebSocket, or over SPDY if the server rejects that or
+/// the user has disabled WebSockets.
 pub(crate) async fn open(call: &Invocation<'_>, path: &str) -> Result<Socket> {
     let server = call.server()?;
     let refused = if call.environment.websockets {
         match server.websocket(path, PROTOCOLS).await {
             Ok(socket) => return Ok(Socket::WebSocket(Box::new(socket))),
-            Err(fail @ CommandError::Raw(_)) => return Err(fail), // nobody is there
+            Err(fail @ CommandError::Raw(_)) => return Err(fail), // no connection
             Err(fail) => Some(fail),
         }
     } else {
@@ -68,18 +67,18 @@ pub(crate) async fn open(call: &Invocation<'_>, path: &str) -> Result<Socket> {
     })
 }
 
-/// Sizes of our terminal for that of the process.
+/// Whether the size of our terminal is sent to the process.
 #[derive(Debug)]
 pub(crate) enum Sizes {
     /// The process has no terminal.
     None,
-    /// The size now, and after each change.
+    /// Sends the current size, and each change.
     Follow,
-    /// The same after one that differs, so that a process that has run for a while redraws.
+    /// Like `Follow`, but first sends another size, so that a process that has run for a while redraws.
     Redraw,
 }
 
-/// Carries our streams to a process and back until it ends; its exit code is the failure.
+/// Forwards our streams to a process and back until it exits; a non-zero exit code is an error.
 pub(crate) async fn exchange(
     socket: Socket,
     input: Option<impl AsyncRead + Unpin>,
@@ -95,7 +94,7 @@ pub(crate) async fn exchange(
     };
     let closes_stdin = socket.protocol == CLOSES_STDIN;
     let (to, mut from) = socket.stream.split();
-    // Both at once: a process that is not read from may not read either.
+    // Both at once: a process whose output is not read may stop reading its input.
     let result = tokio::select! {
         result = receive(&mut from, out, err) => result?,
         failed = send(to, input, closes_stdin, sizes) => return Err(failed),
@@ -103,8 +102,8 @@ pub(crate) async fn exchange(
     exit_code(&result)
 }
 
-/// Sends input, sizes and pings. Returns only if signals cannot be received: when the connection
-/// breaks, the receiving side knows best why.
+/// Sends input, sizes and pings. Returns only if signals cannot be received: when the connection breaks, the
+/// receiving side reports the reason.
 async fn send(
     mut to: impl Sink<Message, Error = Error> + Unpin,
     mut input: Option<impl AsyncRead + Unpin>,
@@ -145,6 +144,7 @@ async fn send(
     }
 }
 
+/// Subscribes to SIGWINCH, if sizes are sent.
 pub(super) fn watch_size(sizes: &Sizes) -> std::io::Result<Option<Signal>> {
     match sizes {
         Sizes::None => Ok(None),
@@ -152,7 +152,7 @@ pub(super) fn watch_size(sizes: &Sizes) -> std::io::Result<Option<Signal>> {
     }
 }
 
-/// The sizes to send at the beginning, the last one first.
+/// The sizes to send at the start, the last one first.
 pub(super) fn first_sizes(sizes: &Sizes, size: Option<(u16, u16)>) -> Vec<(u16, u16)> {
     match (sizes, size) {
         (Sizes::None, _) | (_, None) => Vec::new(),
@@ -163,6 +163,7 @@ pub(super) fn first_sizes(sizes: &Sizes, size: Option<(u16, u16)>) -> Vec<(u16, 
     }
 }
 
+/// Waits for the next signal; for ever if there is none.
 pub(super) async fn next(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
@@ -170,7 +171,7 @@ pub(super) async fn next(signal: &mut Option<Signal>) {
     }
 }
 
-/// How much was read; `None` at the end.
+/// Number of bytes read; `None` at the end.
 async fn read(input: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> Option<usize> {
     match input {
         Some(input) => input.read(buffer).await.ok().filter(|length| *length > 0),
@@ -178,7 +179,7 @@ async fn read(input: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> 
     }
 }
 
-/// Receives output until the connection ends; the result of the process, if there was one.
+/// Receives output until the connection ends; returns the exit status of the process, if it was sent.
 async fn receive(
     from: &mut (impl futures_util::Stream<Item = std::result::Result<Message, Error>> + Unpin),
     mut out: impl AsyncWrite + Unpin,
@@ -210,14 +211,14 @@ async fn receive(
     }
 }
 
-/// Output that nobody takes any more is dropped: the process goes on.
+/// Writes output. Output to a closed pipe is dropped, and the process keeps running.
 async fn write(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
     if to.write_all(bytes).await.is_ok() {
         let _ = to.flush().await;
     }
 }
 
-/// A connection that the server closed: the process has ended, or something between broke.
+/// The result of a connection that the server closed: the process has exited, or the connection broke.
 fn closed(result: Value, frame: Option<&CloseFrame>) -> Result<Value> {
     match frame {
         _ if !result.is_null() => Ok(result),

@@ -1,4 +1,4 @@
-//! The session over SPDY, which servers knew before WebSockets: each channel is a stream of its own.
+//! The session over SPDY, for servers older than WebSockets: each channel is a separate stream.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(super) const PROTOCOL: &str = "v4.channel.k8s.io";
 const CHUNK: usize = 32 << 10;
 const LARGEST_RESULT: u64 = 64 << 10;
 
-/// Carries our streams to a process and back until it ends; its result.
+/// Forwards our streams to a process and back until it exits; returns its exit status.
 pub(super) async fn exchange(
     connection: Connection,
     input: Option<impl AsyncRead + Unpin>,
@@ -62,12 +62,12 @@ pub(super) async fn exchange(
 
 async fn feed(input: Option<impl AsyncRead + Unpin>, stdin: Option<Stream>) {
     if let (Some(mut input), Some(mut stdin)) = (input, stdin) {
-        let _ = tokio::io::copy(&mut input, &mut stdin).await; // the process may read no more
+        let _ = tokio::io::copy(&mut input, &mut stdin).await; // the process may have stopped reading
         let _ = stdin.shutdown().await;
     }
 }
 
-/// Output that nobody takes any more is dropped: the process goes on.
+/// Writes output. Output to a closed pipe is dropped, and the process keeps running.
 async fn pass_on(from: &mut Stream, to: &mut (impl AsyncWrite + Unpin)) {
     let mut buffer = vec![0; CHUNK];
     let mut open = true;

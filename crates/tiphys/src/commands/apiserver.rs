@@ -1,4 +1,4 @@
-//! `kube-apiserver`.
+//! `kube-apiserver`: reads its flags and runs it.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -42,7 +42,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     })
 }
 
-/// What is printed instead of serving.
+/// The text that `--version` prints; `None` if the flag is not given and the server is to start.
 fn version(asked: &str) -> Option<String> {
     let version = server::VERSION;
     match asked {

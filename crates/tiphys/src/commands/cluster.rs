@@ -1,4 +1,5 @@
-//! `up` and its family.
+//! The commands that manage a cluster on this host: `up`, `join`, `down`, `status` and `check`, and the processes of
+//! a cluster that the supervisor starts.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `completion`: scripts for shells, derived from the declared flags.
+//! `completion`: completion scripts for shells, derived from the declared flags.
 
 use std::{ffi::OsString, fmt::Write as _, process::ExitCode};
 
@@ -39,13 +39,13 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A command and what may stand behind it.
+/// A command, and the words and flags that can follow it.
 struct Words {
     name: &'static str,
     about: &'static str,
-    /// Subcommands and values.
+    /// Names of subcommands and possible values of positional arguments.
     words: Vec<String>,
-    /// Flags: name, sentence, whether a value follows.
+    /// Flags: name, help text, and whether the flag takes a value.
     flags: Vec<(String, String, bool)>,
 }
 

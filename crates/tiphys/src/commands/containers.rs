@@ -1,4 +1,4 @@
-//! `ps` and `inspect`: what the container runtime of this node has.
+//! `ps` and `inspect`: show the containers and pods of this node, as the container runtime reports them over CRI.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -10,7 +10,7 @@ use object::{Clock as _, SystemClock, Value};
 use super::{parse, run_async};
 use crate::up::Place;
 
-/// Letters of an id that are shown.
+/// Number of characters of a container id that `ps` prints.
 const SHORT: usize = 13;
 
 #[derive(Parser)]
@@ -106,7 +106,7 @@ fn age(nanos: i64) -> String {
     }
 }
 
-/// What the runtime says of the one container or pod whose id begins so.
+/// The status of the one container or pod with this id prefix, as the runtime reports it.
 async fn find(cri: &mut CriClient, id: &str) -> Result<Value> {
     let containers = cri.runtime.list_containers(cri::ListContainersRequest::default()).await;
     let containers = containers.map_err(message)?.into_inner().containers;
@@ -188,7 +188,7 @@ async fn pod(cri: &mut CriClient, id: &str) -> Result<Value> {
     Ok(tree)
 }
 
-/// A map of texts, in the order of its names.
+/// An object of strings, sorted by key.
 fn texts<'a>(entries: impl Iterator<Item = (&'a String, &'a String)>) -> Value {
     let sorted: std::collections::BTreeMap<_, _> = entries.collect();
     let mut tree = Value::object();

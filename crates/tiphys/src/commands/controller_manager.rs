@@ -1,4 +1,4 @@
-//! `kube-controller-manager`.
+//! `kube-controller-manager`: reads its flags and runs it.
 
 use std::{
     ffi::OsString,
@@ -92,7 +92,8 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
         let kubeconfig = Kubeconfig::read(&flags.kubeconfig)?;
         let client = Client::new(kubeconfig.config(None)?.manager(NAME).user_agent(NAME));
         let config = flags.config()?;
-        // A certificate counts more than a token: accounts have connections without one.
+        // A client certificate takes precedence over a token, so the controllers' service accounts use connections
+        // without a certificate.
         let own = match flags.use_service_account_credentials {
             true => Some(kubeconfig.anonymous_config(None)?.user_agent(NAME)),
             false => None,
@@ -113,7 +114,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
-    /// The election of a leader among several controller managers; none: this one runs alone.
+    /// The leader election among several controller managers; `None` if `--leader-elect` is off.
     pub(crate) fn election(&self) -> Option<LeaderElector> {
         self.election.election(NAME)
     }

@@ -1,4 +1,4 @@
-//! `cri`: the container runtime alone, for any kubelet.
+//! `cri`: the container runtime as a separate process, for any kubelet.
 
 use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use tracing::info;
 use super::{parse, run_async, wait_for_shutdown_signal};
 use crate::up::CniAdapter;
 
-/// The longest that a network plugin may run.
+/// Timeout of a CNI plugin.
 const PLUGIN_TIMEOUT: Duration = Duration::from_mins(1);
 const MTU: u32 = 1500;
 
@@ -74,7 +74,7 @@ async fn serve(flags: Arguments) -> Result<()> {
     };
     let server = Server::build(config, network(&flags)?, store).await?;
     let socket = PathBuf::from(flags.listen.strip_prefix("unix://").unwrap_or(&flags.listen));
-    let _ = fs::remove_file(&socket); // of an earlier run
+    let _ = fs::remove_file(&socket); // left by an earlier run
     let listener = UnixListener::bind(&socket)
         .with_context(|| format!("cannot listen on {}", socket.display()))?;
     info!(socket = %socket.display(), "serving");

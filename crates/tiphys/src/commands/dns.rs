@@ -1,4 +1,4 @@
-//! `dns`: the cluster's name server, as it runs in its pod.
+//! `dns`: the cluster DNS server, as it runs in its pod.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! The flags by which one of several processes leads.
+//! Flags for leader election, shared by the scheduler and the controller manager.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ pub(super) struct LeaderElectionFlags {
 }
 
 impl LeaderElectionFlags {
-    /// The same, as components show it.
+    /// The `leaderElection` section of the component's configuration, for `/configz`.
     pub(super) fn configuration(&self, component: &str) -> Value {
         let name = self.leader_elect_resource_name.as_deref().unwrap_or(component);
         let long = |time: Duration| -> Value {
@@ -49,7 +49,7 @@ impl LeaderElectionFlags {
         own
     }
 
-    /// The election of a component, unless each is to run alone.
+    /// The leader election of a component; `None` if `--leader-elect` is off.
     pub(super) fn election(&self, component: &str) -> Option<LeaderElector> {
         let name = self.leader_elect_resource_name.as_deref().unwrap_or(component);
         let election = LeaderElector {
@@ -62,7 +62,7 @@ impl LeaderElectionFlags {
     }
 }
 
-/// Starts now, or whenever the election is won.
+/// Calls `start` at once, or each time the leader election is won if there is one.
 pub(crate) fn start_when_elected(
     cx: &Context,
     election: Option<LeaderElector>,

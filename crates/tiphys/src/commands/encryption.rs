@@ -1,4 +1,4 @@
-//! `encryption`: the keys of what is stored encrypted.
+//! `encryption`: manages the keys of encryption at rest.
 
 use std::{ffi::OsString, fs, process::ExitCode};
 

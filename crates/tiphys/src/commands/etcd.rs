@@ -1,4 +1,4 @@
-//! `etcd`: the embedded store with etcd's interface, a cluster of one member.
+//! `etcd`: the embedded store behind etcd's gRPC interface, as a cluster of one member.
 
 use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use tracing::info;
 
 use super::{parse, run_async, wait_for_shutdown_signal};
 
-/// How much is taken when nobody says otherwise, as etcd has it.
+/// Maximum size of the store in bytes if `--quota-backend-bytes` is not given; etcd's default.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
 
 #[derive(Parser)]
@@ -134,7 +134,7 @@ async fn serve(flags: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Nobody else is in the cluster.
+/// Fails if `--initial-cluster` names another member.
 fn check_single_member(flags: &Arguments) -> Result<()> {
     let others: Vec<_> = flags
         .initial_cluster
@@ -161,7 +161,7 @@ fn setup(flags: &Arguments, data: &std::path::Path) -> Result<EtcdServerConfig> 
     ensure!(flags.snapshot_count > 0, "--snapshot-count must be more than 0");
     let quota = match flags.quota_backend_bytes {
         0 => DEFAULT_QUOTA_BYTES,
-        quota => u64::try_from(quota).unwrap_or_default(), // below: none, as etcd has it
+        quota => u64::try_from(quota).unwrap_or_default(), // negative: no quota, as in etcd
     };
     Ok(EtcdServerConfig {
         identity: Identity {
@@ -211,7 +211,7 @@ fn tls(flags: &Arguments) -> Result<Option<Arc<ServerConfig>>> {
         |path: &PathBuf| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let pair = CertKeyPair::from_pem(&read(certificate)?, &read(key)?)?;
     let mut config = match &flags.trusted_ca_file {
-        // As etcd has it: whoever says who signs clients' certificates wants to see them.
+        // As in etcd, --trusted-ca-file alone already makes client certificates mandatory.
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for certificate in pki::certificates(&read(path)?)? {
@@ -232,7 +232,7 @@ fn tls(flags: &Arguments) -> Result<Option<Arc<ServerConfig>>> {
     Ok(Some(Arc::new(config)))
 }
 
-/// The scheme of a URL, and where it is.
+/// The scheme of a URL, and the address behind it.
 fn split_url(url: &str) -> Result<(&str, String)> {
     match url.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => {
@@ -244,7 +244,7 @@ fn split_url(url: &str) -> Result<(&str, String)> {
     }
 }
 
-/// As Go writes them: 5m, 1h30m, 10s.
+/// Parses a duration in Go's format: 5m, 1h30m, 10s.
 pub(super) fn duration(text: &str, flag: &str) -> Result<Duration> {
     let nanos =
         object::Duration::parse_nanos(text).map_err(|why| anyhow::anyhow!("{flag}: {why}"))?;
@@ -253,7 +253,7 @@ pub(super) fn duration(text: &str, flag: &str) -> Result<Duration> {
     ))
 }
 
-/// A folder that nobody else can look into.
+/// Creates a directory that only its owner can access.
 fn create_private_dir(path: &std::path::Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);

@@ -1,5 +1,5 @@
-//! `hello`: a small web application to run where nothing can be downloaded, and the
-//! client to look at it with from inside a pod.
+//! `hello`: a small web application for clusters that cannot download images, and an HTTP client to request it from
+//! inside a pod.
 
 use std::{convert::Infallible, ffi::OsString, net::SocketAddr, process::ExitCode, time::Duration};
 
@@ -45,7 +45,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     })
 }
 
-/// Answers every request with the pod's name, which is the host's.
+/// Serves a page with the pod's name, which is the pod's host name.
 async fn serve(port: u16) -> Result<()> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let page = Bytes::from(format!("Hello from {}\n", name.trim()));
@@ -67,7 +67,7 @@ async fn serve(port: u16) -> Result<()> {
     }
 }
 
-/// Gets a page.
+/// Requests a page and returns its body.
 pub(crate) async fn fetch(url: &str) -> Result<String> {
     timeout(FETCH_TIMEOUT, get(url)).await.context("no answer within 5 s")?
 }
@@ -84,13 +84,13 @@ async fn get(url: &str) -> Result<String> {
         hyper::client::conn::http1::handshake(TokioIo::new(connected.io)).await?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let request = Request::get(path).header("host", to.authority()).body(Empty::<Bytes>::new())?;
-    // it drops the sender at its end, and then the connection ends too
+    // this future drops the sender when it ends, which closes the connection
     let exchange = async move {
         let answer = sender.send_request(request).await?;
         let body = Limited::new(answer.into_body(), MAX_BODY_BYTES).collect().await;
         anyhow::Ok(body.map_err(anyhow::Error::from_boxed)?.to_bytes())
     };
-    // a server may close the connection as soon as it has answered
+    // a server may close the connection as soon as it has sent the response
     let (body, _) = tokio::join!(exchange, connection);
     let body = body?;
     Ok(String::from_utf8_lossy(&body).into_owned())

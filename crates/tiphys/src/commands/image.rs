@@ -1,4 +1,4 @@
-//! `image`: what the node can start containers from.
+//! `image`: manages the container images of this node.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -73,7 +73,7 @@ async fn run_command(layout: &DataDir, what: ImageCommand) -> Result<()> {
     Ok(())
 }
 
-/// A line for each name of each image.
+/// A table with one line for each name of each image.
 fn list(images: &[cri::Image]) -> String {
     let mut rows = vec![["NAME", "IMAGE ID", "SIZE"].map(str::to_owned)];
     for image in images {

@@ -1,4 +1,4 @@
-//! `kubeconfig`: signs a certificate for a person or a further node.
+//! `kubeconfig`: signs a client certificate for a user, or the credentials of a further node.
 
 use std::{ffi::OsString, fs, net::SocketAddr, process::ExitCode};
 

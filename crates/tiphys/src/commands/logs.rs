@@ -1,4 +1,4 @@
-//! `logs`: what the processes of a cluster said, all or those of one component.
+//! `logs`: prints the logs of a cluster's processes, all or those of one component.
 
 use std::{
     ffi::OsString,
@@ -16,8 +16,9 @@ use clap::{Parser, ValueEnum};
 use super::{exit, parse};
 use crate::up::Place;
 
+/// How often `--follow` polls the log files.
 const LOOK: Duration = Duration::from_millis(200);
-/// A longer line is shown in parts.
+/// Maximum length of a line in bytes; a longer line is printed in pieces.
 const LONGEST_LINE: u64 = 1 << 20;
 
 #[derive(Parser)]
@@ -49,7 +50,7 @@ enum Component {
 }
 
 impl Component {
-    /// The process that it runs in, and the crates whose lines are its own; none: all lines.
+    /// The process that the component runs in, and the crates whose log lines belong to it; empty: all lines.
     fn place(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Supervisor => ("supervisor", &[]),
@@ -103,6 +104,7 @@ fn show(arguments: &Arguments) -> Result<()> {
     }
 }
 
+/// The log file of one process, read up to a position.
 struct Log {
     part: String,
     path: PathBuf,
@@ -116,7 +118,7 @@ impl Log {
         Ok(Self { part: part.to_owned(), path, reader, crates })
     }
 
-    /// Goes to where the last lines begin.
+    /// Seeks to the first of the last `lines` lines.
     fn skip_to_tail(&mut self, lines: Option<usize>) -> Result<()> {
         let Some(lines) = lines else { return Ok(()) };
         let mut starts = std::collections::VecDeque::new();
@@ -141,7 +143,7 @@ impl Log {
         Ok(())
     }
 
-    /// Prints what has come.
+    /// Prints the lines that were appended since the last call.
     fn print(&mut self) -> Result<()> {
         self.reopen_if_shorter()?;
         loop {
@@ -156,7 +158,7 @@ impl Log {
         }
     }
 
-    /// A log that was put aside begins anew.
+    /// Starts at the beginning of the file again after the log was rotated.
     fn reopen_if_shorter(&mut self) -> Result<()> {
         let at = self.reader.stream_position()?;
         let length = self.path.metadata().map_or(at, |about| about.len());
@@ -184,7 +186,7 @@ fn opened(path: &Path) -> Result<File> {
     File::open(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Whether a line of a log was said by a crate: `TIME LEVEL [SPAN: ]CRATE[::MODULE]: TEXT`.
+/// Whether a crate wrote a log line: `TIME LEVEL [SPAN: ]CRATE[::MODULE]: TEXT`.
 fn is_of(line: &str, name: &str) -> bool {
     let said = |word: &str| {
         let Some(target) = word.strip_suffix(':') else { return false };

@@ -1,4 +1,4 @@
-//! `man`: the man pages, derived from the declared flags.
+//! `man`: writes man pages, derived from the declared flags.
 
 use std::{ffi::OsString, fmt::Write as _, fs, path::PathBuf, process::ExitCode};
 
@@ -103,7 +103,7 @@ fn header(name: &str, about: &str) -> String {
     )
 }
 
-/// Text that roff prints as it is.
+/// Escapes a text so that roff prints it unchanged.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let line = |line: &str| match line.starts_with(['.', '\'']) {

@@ -1,4 +1,5 @@
-//! `manifest`: what `up --disable` leaves out, to change and apply by hand.
+//! `manifest`: prints the manifests of the components that `up --disable` leaves out, so that they can be edited and
+//! applied manually.
 
 use std::{ffi::OsString, net::IpAddr, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! Every command, in one list. A command is a name, a sentence and a function.
+//! The list of all commands. A command is a name, a summary and a function.
 
 pub(crate) mod apiserver;
 mod cluster;
@@ -33,16 +33,16 @@ use clap::{CommandFactory as _, Parser};
 
 pub(crate) use self::{election::start_when_elected, serving::ServingComponent};
 
-/// One thing that the executable can do.
+/// A command of the executable.
 pub(crate) struct Command {
     name: &'static str,
     summary: &'static str,
     run: fn(Vec<OsString>) -> ExitCode,
-    /// Its flags, for completion and man pages; none: it reads its words itself.
+    /// The flags, for completion and man pages; `None` for a command that parses its arguments itself.
     flags: Option<fn() -> clap::Command>,
 }
 
-/// Commands without a description are internal and not listed.
+/// All commands. A command without a summary is internal and not listed.
 const COMMANDS: &[Command] = &[
     new("up", "start a cluster on this machine", cluster::up).with(cluster::UpArguments::command),
     new("down", "stop the cluster; --wipe deletes its data", cluster::down)
@@ -111,23 +111,23 @@ impl Command {
         self
     }
 
-    /// Runs it as `tiphys NAME`, or by its own name.
+    /// Runs the command, called as `tiphys NAME` or by the component's own name.
     pub(crate) fn run(&self, args: Vec<OsString>, by_own_name: bool) -> ExitCode {
         let _ = BY_OWN_NAME.set(by_own_name);
         (self.run)(args)
     }
 
-    /// Its flags, under the name that users call it by.
+    /// The flags, under the name that users call the command by.
     fn declared(&self) -> Option<clap::Command> {
         let declared = self.flags?().name(self.name).about(self.summary);
         Some(declared.bin_name(format!("tiphys {}", self.name)))
     }
 }
 
-/// Whether the program was called by a component's name.
+/// Whether the executable was called by a component's name, such as `kube-apiserver`.
 static BY_OWN_NAME: OnceLock<bool> = OnceLock::new();
 
-/// What a user calls a command by.
+/// The name under which the user called a command: `NAME` or `tiphys NAME`.
 fn called(name: &str) -> String {
     match BY_OWN_NAME.get() {
         Some(true) => name.to_owned(),
@@ -135,7 +135,7 @@ fn called(name: &str) -> String {
     }
 }
 
-/// The commands for users.
+/// The commands that `tiphys help` lists.
 fn for_users() -> impl Iterator<Item = &'static Command> {
     COMMANDS.iter().filter(|command| !command.summary.is_empty())
 }
@@ -171,13 +171,13 @@ pub(crate) fn version(_: Vec<OsString>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The keeper of a pod's processes. It must be the only thread there is.
+/// The shim: the parent of a pod's processes. It must run single-threaded.
 #[expect(clippy::needless_pass_by_value, reason = "as every command")]
 fn shim(args: Vec<OsString>) -> ExitCode {
     container::shim::main(&args)
 }
 
-/// Parses flags; prints the error or the help.
+/// Parses flags. On failure prints the error, or the help, and returns the exit code.
 fn parse<T: Parser>(name: &'static str, args: Vec<OsString>) -> Result<T, ExitCode> {
     let command = T::command().name(name).bin_name(called(name)).no_binary_name(true);
     let parsed = command.try_get_matches_from(args).and_then(|found| T::from_arg_matches(&found));
@@ -187,7 +187,7 @@ fn parse<T: Parser>(name: &'static str, args: Vec<OsString>) -> Result<T, ExitCo
     })
 }
 
-/// Reads flags; what is wrong with them is an error of one line.
+/// Parses flags; on failure returns an error of one line.
 pub(crate) fn read_flags<T: Parser>(args: Vec<OsString>) -> anyhow::Result<T> {
     let command = T::command().no_binary_name(true);
     let parsed = command.try_get_matches_from(args).and_then(|found| T::from_arg_matches(&found));
@@ -199,14 +199,14 @@ pub(crate) fn read_flags<T: Parser>(args: Vec<OsString>) -> anyhow::Result<T> {
     })
 }
 
-/// The name that was probably meant: few letters differ.
+/// The name that was probably meant: the one with the smallest edit distance, if it is small enough.
 pub(crate) fn nearest<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = |text: &str| text.to_lowercase();
     let distances = all.map(|own| (distance(&lower(name), &lower(own)), own));
     distances.min().filter(|(far, own)| *far <= 1 + own.len() / 4).map(|(_, own)| own)
 }
 
-/// How many letters must be added, removed or replaced to get from one to the other.
+/// Edit distance: how many characters must be added, removed or replaced to turn one text into the other.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -221,7 +221,7 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// A table with as much room as each column needs.
+/// Formats a table whose columns are as wide as their longest cell.
 fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
@@ -232,7 +232,7 @@ fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// An amount of bytes as people read it.
+/// Formats a number of bytes for people, such as `1.5 MiB`.
 pub(crate) fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     #[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
@@ -244,16 +244,17 @@ pub(crate) fn human_size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{amount:.1} {}", UNITS[unit]) }
 }
 
-/// Runs a component to its end, and says why it ended if it failed.
+/// Runs a component until it ends, and prints the error if it fails.
 fn run_async(name: &str, task: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     run_boxed(name, Box::pin(task))
 }
 
-/// After so many polls of tasks a worker looks for news from sockets and timers. By default it does so after 61: while
-/// requests that take milliseconds keep all workers busy, others would wait for that many of them.
+/// Number of task polls after which a Tokio worker polls sockets and timers. The default is 61: while requests that
+/// take milliseconds keep all workers busy, new events would wait for that many of them.
 const EVENT_INTERVAL: u32 = 8;
 
-/// All are of one type, or what runs them would be compiled for each.
+/// Like `run_async`, for a boxed future: boxing makes all of them one type, so that the runtime is compiled only
+/// once.
 fn run_boxed(name: &str, task: Pin<Box<dyn Future<Output = anyhow::Result<()>> + '_>>) -> ExitCode {
     crate::logging::start();
     crate::memory::start();
@@ -263,7 +264,7 @@ fn run_boxed(name: &str, task: Pin<Box<dyn Future<Output = anyhow::Result<()>> +
     exit(name, ended)
 }
 
-/// Says what went wrong, if something did.
+/// Converts the result of a command to an exit code, and prints the error if there is one.
 fn exit(name: &str, ended: anyhow::Result<()>) -> ExitCode {
     crate::logging::flush();
     match ended {
@@ -287,20 +288,20 @@ pub(crate) async fn wait_for_shutdown_signal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who this process is among others that want to lead.
+/// The identity of this process in leader election: host name and a random UUID, as upstream.
 fn election_identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let unique = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     format!("{}_{}", host.trim(), unique.trim())
 }
 
-/// A length of time as Go writes it.
+/// Parses a non-negative duration in Go's format.
 fn duration(text: &str) -> Result<Duration, String> {
     let nanos = object::Duration::parse_nanos(text)?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 
-/// How a pod reaches the API server.
+/// The in-cluster client configuration: the API server's address and the service account of the pod.
 #[expect(clippy::disallowed_methods, reason = "a pod's configuration is in its environment")]
 fn in_cluster() -> anyhow::Result<client::Config> {
     use anyhow::Context as _;
@@ -334,7 +335,8 @@ mod tests {
         assert!(error.contains("unexpected argument '--nonsense'") && !error.contains('\n'));
     }
 
-    /// A flag must stand in a test that shows what it changes; that a wrong value is refused does not count.
+    /// Requires that every flag occurs in a test that shows its effect; a test that an invalid value is rejected does
+    /// not count.
     #[test]
     fn every_flag_has_a_test() {
         let mut tests = String::new();

@@ -1,4 +1,4 @@
-//! `kube-proxy`.
+//! `kube-proxy`: reads its flags and runs it.
 
 use std::{
     ffi::OsString,
@@ -17,7 +17,7 @@ use super::{parse, run_async, wait_for_shutdown_signal};
 const HEALTHZ: &str = "0.0.0.0:10256";
 const METRICS: &str = "127.0.0.1:10249";
 
-/// An address to listen on, or none.
+/// The value of a bind address flag: an address to listen on, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Address(Option<SocketAddr>);
 
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Where the proxy listens, and what it says of its configuration.
+    /// The addresses that the proxy listens on, and the configuration that it serves at `/configz`.
     pub(crate) fn listeners(&self, node: &str) -> proxy::Listeners {
         let (Address(healthz), Address(metrics)) =
             (self.healthz_bind_address, self.metrics_bind_address);
@@ -74,7 +74,7 @@ fn metrics_address(text: &str) -> Result<Address, String> {
     address(text, 10249)
 }
 
-/// As upstream: the port may be left out.
+/// Parses a bind address. As upstream, the port may be omitted.
 fn address(text: &str, port: u16) -> Result<Address, String> {
     if text.is_empty() {
         return Ok(Address(None));

@@ -1,4 +1,4 @@
-//! `kube-scheduler`.
+//! `kube-scheduler`: reads its flags and runs it.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -48,7 +48,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
 }
 
 impl Arguments {
-    /// The election of a leader among several schedulers; none: this one runs alone.
+    /// The leader election among several schedulers; `None` if `--leader-elect` is off.
     pub(crate) fn election(&self) -> Option<LeaderElector> {
         self.election.election(NAME)
     }

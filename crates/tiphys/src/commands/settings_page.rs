@@ -1,5 +1,5 @@
-//! The settings chapter of the user's book, derived from the flags of `up` and `join`. The test fails where the chapter
-//! differs; `TIPHYS_WRITE_DOCS=1 cargo test -p tiphys settings_page` writes it anew.
+//! The settings chapter of the user's book, derived from the flags of `up` and `join`. The test fails where the
+//! chapter differs; `TIPHYS_WRITE_DOCS=1 cargo test -p tiphys settings_page` rewrites it.
 
 use std::{env, fs};
 

@@ -1,4 +1,4 @@
-//! `systemd-unit`: a unit that starts a cluster, or a node that has joined one, with the machine.
+//! `systemd-unit`: prints a systemd unit that starts a cluster, or a node that has joined one, at boot.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -28,8 +28,8 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// `up` goes on with a node that has joined, so one unit serves both. Pods are no processes of
-/// the unit: they outlive a restart and a stop of it; `tiphys down` ends them.
+/// The text of the unit. `up` also starts a node that has joined, so one unit serves both. Pods are not processes of
+/// the unit: they keep running when it is restarted or stopped; `tiphys down` stops them.
 fn unit(program: &str, flags: &str) -> String {
     format!(
         "# Install: tiphys systemd-unit{flags} > /etc/systemd/system/tiphys.service

@@ -1,4 +1,4 @@
-//! `transcode`: an object in any form in, in another form out; also what an etcd holds.
+//! `transcode`: converts an object between JSON, YAML, KYAML and protobuf; also reads values as etcd stores them.
 
 use std::{
     ffi::OsString,
@@ -13,9 +13,9 @@ use schema::{ResourceDefinition, protobuf};
 
 use super::{exit, parse};
 
-/// Larger than any object that a store takes.
+/// Maximum size of the input in bytes; larger than any object that a store accepts.
 const MAX_INPUT_BYTES: u64 = 64 << 20;
-/// What a value in protobuf begins with, and one that is encrypted.
+/// Prefix of a value encoded as protobuf, and of one that is encrypted.
 const PROTOBUF: &[u8] = b"k8s\0";
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
@@ -59,7 +59,7 @@ fn transcode(to: Encoding) -> Result<()> {
     Ok(())
 }
 
-/// The object, and what kind of object it is.
+/// Decodes an object, and finds the definition of its kind.
 fn read(input: &[u8]) -> Result<(ResourceDefinition, Value)> {
     ensure!(
         !input.starts_with(ENCRYPTED),
@@ -116,7 +116,7 @@ mod tests {
             assert_eq!(to_json(&read(&form).expect("the same pod").1), to_json(&pod));
         }
         assert_eq!(yaml::to_yaml(&pod), POD);
-        // Protobuf also says what is empty, as Go's encoders do.
+        // Go's protobuf encoder also writes empty fields.
         let seal = |pod: &Value| {
             protobuf::encode_envelope("v1", "Pod", &protobuf::encode(&kind.schema, pod))
         };

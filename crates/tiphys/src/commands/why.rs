@@ -1,4 +1,4 @@
-//! `why` and `history`: the notes that the server keeps with every write, read back.
+//! `why` and `history`: print the causes that the API server records with every write.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,11 +18,11 @@ use object::{NamespacedName, Object, Value, View};
 use super::{parse, run_async};
 use crate::up::Place;
 
-/// So many causes are followed back.
+/// Maximum number of causes to follow back from a write.
 const DEEPEST: usize = 10;
-/// So many objects' notes are fetched.
+/// Maximum number of objects whose records are fetched.
 const MOST_OBJECTS: usize = 100;
-/// How the rule begins by which the scheduler writes that a pod finds no node; the reasons of each node follow.
+/// Prefix of the cause that the scheduler records when no node fits a pod; the reasons for each node follow.
 const REFUSED: &str = "no node will do: ";
 
 #[derive(Parser)]
@@ -56,7 +56,7 @@ pub(super) fn history(args: Vec<OsString>) -> ExitCode {
     })
 }
 
-/// Prints what `tell` finds out about the object that the arguments name.
+/// Prints the text that `tell` returns for the object that the arguments name.
 fn with_object(
     name: &'static str,
     args: Vec<OsString>,
@@ -74,7 +74,7 @@ fn with_object(
     })
 }
 
-/// The configuration that the arguments and the environment name.
+/// The kubeconfig that the arguments and the environment select.
 fn kubeconfig(arguments: &Arguments) -> Result<Kubeconfig> {
     if let Some(path) = &arguments.kubeconfig {
         return Ok(Kubeconfig::read(path)?);
@@ -111,7 +111,7 @@ async fn find(client: &Client, arguments: &Arguments) -> Result<Value> {
     Ok(api.get(&NamespacedName::new(namespace, name)).await?)
 }
 
-/// The notes of objects, fetched when they are needed.
+/// The recorded writes of objects, fetched on demand.
 struct Notes<'a> {
     client: &'a Client,
     by_uid: HashMap<String, Vec<Value>>,
@@ -126,7 +126,7 @@ impl Notes<'_> {
         Ok(self.by_uid[uid].clone())
     }
 
-    /// Fetches the notes of every object that the entries go back to.
+    /// Fetches the recorded writes of all objects that the entries lead back to.
     async fn fetch_causes(&mut self, entries: &[Value]) -> Result<()> {
         let mut wanted = causes(entries);
         for _ in 0..DEEPEST {
@@ -142,7 +142,7 @@ impl Notes<'_> {
     }
 }
 
-/// The objects that caused these writes.
+/// UIDs of the objects that caused these writes.
 fn causes(entries: &[Value]) -> Vec<String> {
     let uids = entries.iter().filter_map(|entry| entry.get("because").get("uid").as_str());
     uids.map(str::to_owned).collect()
@@ -155,7 +155,7 @@ async fn fetch_writes(client: &Client, uid: &str) -> Result<Vec<Value>> {
     Ok(object::from_json(&body)?.get("items").items().to_vec())
 }
 
-/// Why a pod has no node: the summary of its status, and the scheduler's reasons for each node.
+/// Why a pod is not scheduled: the message of its PodScheduled condition, and the scheduler's reasons for each node.
 fn verdicts(object: &Value, entries: &[Value]) -> String {
     let conditions = object["status"]["conditions"].items();
     let condition = conditions.iter().find(|condition| {
@@ -176,8 +176,8 @@ fn verdicts(object: &Value, entries: &[Value]) -> String {
     text
 }
 
-/// Every write to the object, each followed by what caused it, back to a person. A write that stands there already is
-/// not printed again.
+/// Every write to the object, each followed by the chain of its causes, back to a user. A write that is already
+/// printed is not printed again.
 fn chains(entries: &[Value], by_uid: &HashMap<String, Vec<Value>>) -> String {
     let (mut text, mut printed) = (String::new(), HashSet::new());
     for entry in entries {
@@ -202,14 +202,14 @@ fn chains(entries: &[Value], by_uid: &HashMap<String, Vec<Value>>) -> String {
     text
 }
 
-/// A write to an object that the same object caused: a status that follows. It
-/// says nothing about where a change came from.
+/// Whether a write to an object was caused by the same object, such as a status update. It does not explain where a
+/// change came from.
 fn is_self_caused(entry: &Value) -> bool {
     let cause = entry.get("because").get("uid").as_str();
     cause.is_some() && cause == entry.get("uid").as_str()
 }
 
-/// `@106 pods/default/web-x by system:kube-scheduler: fits best (Pod default/web-x@103)`.
+/// Formats a write as a line: `@106 pods/default/web-x by system:kube-scheduler: fits best (Pod default/web-x@103)`.
 fn line(entry: &Value) -> String {
     let text = |tree: &Value, name: &str| tree.get(name).as_str().unwrap_or_default().to_owned();
     let key = text(entry, "key");

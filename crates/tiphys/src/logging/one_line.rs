@@ -1,5 +1,6 @@
-//! One line for each event. Names, messages and errors in it come from requests, pods and other
-//! servers: none of them can begin a line of its own, steer a terminal, or fill the disk at once.
+//! Log format with exactly one line for each event. Names, messages and errors in it come from requests, pods and
+//! other servers: none of them can start a line of its own, send control sequences to a terminal, or fill the disk at
+//! once.
 
 use std::fmt;
 
@@ -12,10 +13,10 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// More bytes of one event are left out.
+/// Maximum number of bytes of an event; the rest is dropped.
 const LONGEST: usize = 16 << 10;
 
-/// The usual format, with control characters escaped.
+/// The default format of tracing, with control characters escaped.
 pub(super) struct OneLine(Format);
 
 impl OneLine {

@@ -1,15 +1,15 @@
-//! What the machine must have, and a line for each thing that it lacks.
+//! The requirements of a host, and `tiphys check`, which prints a line for each.
 
 use std::{fs, path::Path, process::Command};
 
 use anyhow::{Result, bail, ensure};
 
-/// One thing to have.
+/// A requirement of the host.
 struct Requirement {
     what: &'static str,
-    /// Why it is needed, or what to do about it.
+    /// Why it is needed, or how to meet it.
     hint: &'static str,
-    /// The kernel module to try, if it is one.
+    /// The kernel module to load if it is missing; empty if there is none.
     module: &'static str,
     check: fn() -> bool,
 }
@@ -45,7 +45,7 @@ const REQUIREMENTS: &[Requirement] = &[
     },
 ];
 
-/// Prints a line for each need. Fails unless all are met.
+/// Prints a line for each requirement. Fails unless all are met.
 pub(crate) fn run() -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -65,7 +65,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Fails with the first thing that is missing: no half cluster.
+/// Fails with the first requirement that is not met, before anything is started.
 pub(super) fn require_all() -> Result<()> {
     for need in REQUIREMENTS {
         if !is_met(need) {
@@ -90,7 +90,7 @@ fn filesystem(name: &str) -> bool {
     known.lines().any(|line| line.split_whitespace().last() == Some(name))
 }
 
-/// Whether the kernel understands nf_tables: it is asked to remove what is not there.
+/// Whether the kernel supports nf_tables: tries to remove a table that does not exist.
 fn has_nf_tables() -> bool {
     let nothing = sys::nft::Batch::remove_table(sys::nft::Family::Ip, "tiphys-check");
     match nothing.commit() {

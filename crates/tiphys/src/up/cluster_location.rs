@@ -1,4 +1,4 @@
-//! Which of the clusters on this machine a command is about.
+//! Finds the data directory of the cluster that a command is about, among several on this host.
 
 use std::{ffi::OsString, fs, path::PathBuf};
 
@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{DataDir, clusters, layout::DEFAULT_DATA_DIR};
 
-/// The variable that names the data folder where no flag does.
+/// Environment variable with the data directory, used where no flag names it.
 const VARIABLE: &str = "TIPHYS_DATA_DIR";
 
 #[derive(Args, Clone, Debug, Default)]
@@ -22,12 +22,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The location of the cluster with this data directory.
     #[cfg(test)]
     pub(crate) fn at(dir: &std::path::Path) -> Self {
         Self { data_dir: Some(dir.to_owned()), name: None }
     }
 
-    /// The cluster's folder, which need not exist.
+    /// The cluster's data directory, which need not exist.
     pub(crate) fn layout(&self) -> Result<DataDir> {
         self.layout_with(std::env::var_os(VARIABLE))
     }
@@ -49,12 +50,12 @@ impl Place {
         Ok(DataDir::new(&std::path::absolute(dir)?))
     }
 
-    /// The flags by which a command finds the same cluster.
+    /// The flags with which a command finds the same cluster.
     pub(crate) fn flags(&self) -> Result<String> {
         Ok(flags(&self.layout()?))
     }
 
-    /// The folder of a cluster that is there. Where there is none, says where there are some.
+    /// The data directory of an existing cluster. If there is none, the error names the clusters that exist.
     pub(crate) fn existing(&self) -> Result<DataDir> {
         let layout = self.layout()?;
         let config = layout.path("config.yaml");
@@ -77,7 +78,7 @@ impl Place {
     }
 }
 
-/// The flags by which a command finds this folder again; none for the usual one.
+/// The flags with which a command finds this data directory; empty for the default one.
 pub(super) fn flags(layout: &DataDir) -> String {
     let dir = layout.dir().to_string_lossy();
     match dir.strip_prefix(DEFAULT_DATA_DIR) {

@@ -1,7 +1,7 @@
-//! The clusters on this machine, so that a new one takes none of their ranges, ports and names.
+//! The registry of the clusters on this host, so that a new cluster uses none of their CIDRs, ports and names.
 //!
-//! Each has a note in `/run/tiphys`: the network namespace it was started in and its data folder.
-//! Notes are a help only: without them the machine's routes and sockets still count.
+//! Each cluster has a file in `/run/tiphys` with the network namespace it was started in and its data directory. The
+//! files are only a hint: without them, the host's routes and sockets are still checked.
 
 use std::{
     fs,
@@ -11,10 +11,10 @@ use std::{
 use super::{ClusterConfig, DataDir, layout::write_private, node::cgroup_root};
 
 const NOTES: &str = "/run/tiphys";
-/// A namespace and a path.
+/// Maximum size in bytes of a registry file, which contains a namespace and a path.
 const LARGEST_NOTE: u64 = 8192;
 
-/// Notes that there is a cluster.
+/// Registers a cluster.
 pub(super) fn note(layout: &DataDir) {
     let text = format!("{}\n{}", namespace(), layout.dir().display());
     if fs::create_dir_all(NOTES).is_ok() {
@@ -22,13 +22,13 @@ pub(super) fn note(layout: &DataDir) {
     }
 }
 
-/// Removes the note, and the folder with the last one.
+/// Removes a cluster from the registry, and the directory of the registry if it is empty.
 pub(super) fn forget(layout: &DataDir) {
     let _ = fs::remove_file(path(layout));
-    let _ = fs::remove_dir(NOTES); // others may be in it
+    let _ = fs::remove_dir(NOTES); // fails if other clusters are registered
 }
 
-/// The data folders of all clusters that share this network.
+/// The data directories of all clusters in this network namespace.
 pub(super) fn all() -> Vec<PathBuf> {
     let own = namespace();
     let notes = fs::read_dir(NOTES).into_iter().flatten().flatten();
@@ -50,13 +50,13 @@ pub(super) fn all() -> Vec<PathBuf> {
     found
 }
 
-/// The settings of all others.
+/// The settings of all other clusters.
 pub(super) fn others(layout: &DataDir) -> Vec<ClusterConfig> {
     let others = all().into_iter().filter(|dir| dir != layout.dir());
     others.filter_map(|dir| ClusterConfig::load(&dir.join("config.yaml")).ok()).collect()
 }
 
-/// A name for the nftables table of services that no other cluster has.
+/// A name for the nftables table of kube-proxy that no other cluster uses.
 pub(super) fn free_table(layout: &DataDir) -> String {
     match others(layout).iter().any(|other| other.proxy_table == proxy::TABLE) {
         true => format!("{}{}", proxy::TABLE, cgroup_root(layout).replace("/tiphys", "")),

@@ -1,6 +1,6 @@
-//! The flags that components run with inside `up`: ours, and those that a user adds with
-//! `--kubelet-arg` and its like, which win. Read by the components' own parsers, before anything
-//! is stopped and again where the component starts.
+//! The flags of the components inside `up`: ours, and those that a user adds with `--kubelet-arg` and the like, which
+//! take precedence. The components' own parsers read them, once before anything is stopped and again when the
+//! component starts.
 
 mod api_server;
 mod files;
@@ -17,7 +17,7 @@ use crate::commands::{controller_manager, proxy, scheduler};
 /// Flags by name.
 type Flags = Vec<(&'static str, String)>;
 
-/// Flags that `up` has to decide itself, and its own flag for the same, if there is one.
+/// Flags that only `up` may set, each with the flag of `up` for it, if there is one.
 type Reserved = &'static [(&'static str, &'static str)];
 
 const KUBELET: Reserved = &[
@@ -36,7 +36,7 @@ const PROXY: Reserved = &[
     ("cluster-cidr", "--cluster-cidr"),
     ("cleanup", ""),
 ];
-/// Of the scheduler and the controller manager, which have a connection already.
+/// Reserved flags of the scheduler and the controller manager, which already have a connection to the API server.
 const CONTROL: Reserved = &[
     ("kubeconfig", ""),
     ("authentication-kubeconfig", ""),
@@ -45,13 +45,13 @@ const CONTROL: Reserved = &[
     ("service-cluster-ip-range", "--service-cluster-ip-range"),
 ];
 
-/// ClusterConfig whose flags all components take.
+/// Settings whose flags all components have accepted.
 pub(super) struct Prepared {
     pub(super) settings: ClusterConfig,
     files: Files,
 }
 
-/// Has every component read its flags. Changes nothing that runs.
+/// Parses the flags of every component. Does not affect running processes.
 pub(super) fn prepare(layout: &DataDir, mut settings: ClusterConfig) -> Result<Prepared> {
     layout.make_folder()?;
     fs::create_dir_all(layout.path("policy")).context("the folder of policies")?;
@@ -70,7 +70,7 @@ pub(super) fn prepare(layout: &DataDir, mut settings: ClusterConfig) -> Result<P
 }
 
 impl Prepared {
-    /// Puts the settings, the folders and the files in their places.
+    /// Writes the settings, creates the directories, and moves the copied files into place.
     pub(super) fn keep(self, layout: &DataDir) -> Result<()> {
         self.settings.save(&layout.path("config.yaml"))?;
         layout.create(self.settings.control_plane_uid)?;
@@ -78,8 +78,8 @@ impl Prepared {
     }
 }
 
-/// The controllers' flags. `data` is the data folder as the process sees it, `copies` where files
-/// that flags name are; none: in their place.
+/// The flags of the controller manager. `data` is the data directory as the process sees it. `copies` is the
+/// directory with the copied files that flags name; `None`: below `data`.
 pub(super) fn controller_manager(
     settings: &ClusterConfig,
     data: &Path,
@@ -98,11 +98,11 @@ pub(super) fn controller_manager(
     let given = with_copies::<controller_manager::Arguments>(given, CONTROLLER_MANAGER, copies);
     let flags: controller_manager::Arguments =
         crate::commands::read_flags(merge(&ours, &given, CONTROL)?)?;
-    flags.config()?; // reads its files
+    flags.config()?; // also reads the files
     Ok(flags)
 }
 
-/// The scheduler's flags, in the same way.
+/// The flags of the scheduler, with the same arguments as `controller_manager`.
 pub(super) fn scheduler(
     settings: &ClusterConfig,
     data: &Path,
@@ -114,8 +114,8 @@ pub(super) fn scheduler(
     crate::commands::read_flags(merge(&in_control(data), &given, CONTROL)?)
 }
 
-/// What both have: a connection already, a port for this machine, the cluster's authorities, and nobody
-/// to elect a leader with.
+/// The flags that both have: a connection that already exists, a port on localhost, the cluster's CAs, and no leader
+/// election.
 fn in_control(data: &Path) -> Flags {
     vec![
         ("leader-elect", "false".to_owned()),
@@ -127,16 +127,18 @@ fn in_control(data: &Path) -> Flags {
     ]
 }
 
+/// The configuration of the kubelet.
 pub(super) fn kubelet(ours: &[(&str, String)], args: &ComponentArgs) -> Result<kubelet::Config> {
     crate::commands::kubelet::config_of(merge(ours, &args.kubelet, KUBELET)?)
 }
 
+/// The flags of kube-proxy.
 pub(super) fn kube_proxy(args: &ComponentArgs) -> Result<proxy::Arguments> {
     let ours = vec![("kubeconfig", "/dev/null".to_owned()), ("hostname-override", "n".to_owned())];
     crate::commands::read_flags(merge(&ours, &args.proxy, PROXY)?)
 }
 
-/// Our flags but those that a user has given, then the user's.
+/// Our flags except those that the user has given, followed by the user's.
 fn merge(ours: &[(&str, String)], given: &[String], reserved: Reserved) -> Result<Vec<OsString>> {
     refuse_reserved(given, reserved)?;
     let given: Vec<(&str, Option<&str>)> = given.iter().map(|text| split(text)).collect();
@@ -167,7 +169,7 @@ fn split(text: &str) -> (&str, Option<&str>) {
     text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)))
 }
 
-/// Where the data folder is, for a file of a component.
+/// The path of a file in the data directory.
 fn below(data: &Path, name: &str) -> String {
     data.join(name).display().to_string()
 }

@@ -1,5 +1,5 @@
-//! `control`: the API server, the controllers and the scheduler in one process of
-//! an ordinary user. They meet only through the API, each under its own identity.
+//! `control`: the API server, the controllers and the scheduler in one process of an unprivileged user. They
+//! communicate only through the API, each with its own identity.
 
 use std::{os::fd::AsFd, path::Path, sync::Arc};
 
@@ -15,14 +15,15 @@ use tracing::info;
 use super::{ClusterConfig, components, control_plane_role, sockets::InheritedSockets};
 use crate::commands::{ServingComponent as _, start_when_elected};
 
-/// Where the data folder is to a process that could not go there by its path.
+/// Path of the data directory as an inherited descriptor: the process may not be permitted to reach it by its real
+/// path.
 const DATA_DIR_FD: &str = "/proc/self/fd/3";
 
-/// Gives up what the process never needs. Both promises are a thread's, so they
-/// come before there is a second one.
+/// Drops privileges that the process never needs: sets no_new_privs and a Landlock ruleset. Both apply to one thread,
+/// so they must be set before a second thread starts.
 pub(crate) fn restrict_process() -> Result<()> {
     sys::process::no_new_privileges()?;
-    // nobody else reads what this process writes
+    // files that this process creates are readable by its user only
     rustix::process::umask(Mode::from_raw_mode(0o077));
     let folder = |path: &str| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let (data, names, processes) = (folder(DATA_DIR_FD)?, folder("/etc")?, folder("/proc")?);
@@ -34,6 +35,7 @@ pub(crate) fn restrict_process() -> Result<()> {
     Ok(())
 }
 
+/// Runs the control plane until it is stopped.
 pub(crate) async fn run() -> Result<()> {
     let sockets = InheritedSockets::passed()?;
     let data = Path::new(DATA_DIR_FD);
@@ -83,8 +85,8 @@ pub(crate) async fn run() -> Result<()> {
     Ok(())
 }
 
-/// Caches are shared and read as the controller manager; each controller writes as
-/// its own service account.
+/// Starts the controllers. They share informers that read as the controller manager; each controller writes as its
+/// own service account.
 async fn controllers(
     running: &Arc<RunningServer>,
     settings: &ClusterConfig,

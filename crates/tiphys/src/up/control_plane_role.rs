@@ -1,5 +1,5 @@
-//! The role that `kubectl get nodes` shows for the node of this machine. A kubelet may not give itself a role:
-//! the control plane does.
+//! The controller that gives this host's node the role `control-plane`, which `kubectl get nodes` prints. A kubelet
+//! may not set its own role: the control plane does.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 
 const LABEL: &str = "node-role.kubernetes.io/control-plane";
 
-/// Labels the node as soon as it is registered. No taint comes with it: pods run here too.
+/// Labels the node as soon as it is registered. It sets no taint: pods run on this node too.
 pub(super) fn start(client: &Client, node: &str) -> Context {
     let cx = Context::new(client);
     let selection = Selectors::fields(format!("metadata.name={node}"));
@@ -20,6 +20,7 @@ pub(super) fn start(client: &Client, node: &str) -> Context {
     cx
 }
 
+/// The controller.
 #[derive(Debug)]
 struct ControlPlaneRole {
     nodes: CachedApi<Node>,
@@ -40,7 +41,7 @@ impl Reconcile for ControlPlaneRole {
         if node.metadata().labels().get(LABEL).is_none() {
             let mut patch = Value::object();
             patch["metadata"]["labels"][LABEL] = "".into();
-            patch["metadata"]["uid"] = uid.as_str().into(); // not one of the same name that came after it
+            patch["metadata"]["uid"] = uid.as_str().into(); // not on a recreated node of the same name
             match self.nodes.patch(key, &Patch::Merge(patch)).await {
                 Err(error) if error.is_not_found() || error.is_conflict() => {
                     return Ok(Requeue::OnChange);

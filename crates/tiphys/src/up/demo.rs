@@ -1,4 +1,4 @@
-//! The application of `up --demo`, and how manifests of ours are applied.
+//! The application of `up --demo`, and a function that applies built-in manifests.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{ClusterConfig, progress};
 const MANIFEST: &str = include_str!("demo.yaml");
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Deploys the application and shows where it answers.
+/// Deploys the application and prints the URL at which it responds.
 pub(super) async fn run(client: &Client, settings: &ClusterConfig) -> Result<()> {
     apply(client, MANIFEST).await.context("the demo")?;
     let key = NamespacedName::new("default", "hello");
@@ -46,7 +46,7 @@ pub(super) async fn run(client: &Client, settings: &ClusterConfig) -> Result<()>
     Ok(())
 }
 
-/// Applies every object of a manifest, as the manager `tiphys`.
+/// Applies every object of a manifest with server-side apply, as the field manager `tiphys`.
 pub(super) async fn apply(client: &Client, manifest: &str) -> Result<()> {
     let mapper = client.discover().await?;
     for document in yaml::split_documents(manifest)? {

@@ -1,9 +1,9 @@
-//! `down`: ends the cluster and removes what it made of the machine: processes, mounts,
-//! interfaces, tables and groups. Objects, images and the records of pods stay, unless wiped.
+//! `down`: stops the cluster and removes what it created on the host: processes, mounts, network interfaces, nftables
+//! tables and cgroups. Objects, images and the records of pods stay, unless `--wipe` is given.
 //!
-//! Pods end first, by the kubelet and while everything still runs: preStop hooks, SIGTERM, grace
-//! periods. What comes after that writes nothing, so it also works where the disk is full, and
-//! depends on no record, so it also works after any crash.
+//! Pods are stopped first, by the kubelet and while everything still runs: preStop hooks, SIGTERM, grace periods. The
+//! steps after that write nothing, so they also work when the disk is full, and depend on no record, so they also
+//! work after any crash.
 
 use std::{
     fs, io,
@@ -27,13 +27,13 @@ use super::{
     status, supervise,
 };
 
-/// Seconds of a pod that says nothing of its grace period.
+/// Grace period in seconds of a pod that sets none.
 const USUAL_GRACE: u64 = 30;
-/// What stopping takes beyond the longest grace period.
+/// How long stopping may take beyond the longest grace period.
 const BEYOND_GRACE: Duration = Duration::from_secs(15);
-/// The signal by which the kubelet is to end all pods.
+/// SIGUSR1: tells the kubelet to stop all pods.
 const END_PODS: i32 = 10;
-/// A pod as the kubelet keeps it.
+/// Maximum size in bytes of a pod that the kubelet has stored.
 const LARGEST_POD: u64 = 16 << 20;
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -46,11 +46,12 @@ pub(crate) struct Down {
     pub(crate) now: bool,
 }
 
+/// Stops the cluster of `place`.
 pub(crate) async fn run(place: &Place, down: Down) -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "tiphys down needs root");
     let mut layout = place.layout()?;
     if !is_cluster(&layout) {
-        layout = place.existing()?; // says where there is one
+        layout = place.existing()?; // fails with a list of the clusters that exist
     }
     let layout = &layout;
     let mut progress = Progress::new();
@@ -59,7 +60,7 @@ pub(crate) async fn run(place: &Place, down: Down) -> Result<()> {
     }
     progress.update("stopping the cluster");
     stop_supervisor(layout).await?;
-    supervise::stop_all(layout).await; // where the supervisor has died
+    supervise::stop_all(layout).await; // in case the supervisor has died
     let layout_of_thread = layout.clone();
     let work = move || clean(&layout_of_thread, down.wipe);
     tokio::task::spawn_blocking(work).await.context("the machine is not clean")??;
@@ -67,13 +68,13 @@ pub(crate) async fn run(place: &Place, down: Down) -> Result<()> {
     Ok(())
 }
 
-/// Whether the folder is a cluster's, or what is left of one.
+/// Whether the directory belongs to a cluster, or to the remains of one.
 fn is_cluster(layout: &DataDir) -> bool {
     let has = |name: &str| layout.path(name).exists();
     has("config.yaml") || (has("run") && has("bin") && has("log"))
 }
 
-/// Has the kubelet end all pods, and waits as long as their grace periods allow.
+/// Tells the kubelet to stop all pods, and waits as long as their grace periods allow.
 async fn end_pods(layout: &DataDir, progress: &mut Progress) {
     let node = status::processes(layout, "node").into_iter().find(|pid| handles(*pid, END_PODS));
     let Some(node) = node else { return };
@@ -95,7 +96,7 @@ async fn end_pods(layout: &DataDir, progress: &mut Progress) {
     progress.update("pods that did not end in time are killed");
 }
 
-/// How many pods still run.
+/// Number of pods that still run.
 async fn running(cri: &mut CriClient) -> Result<usize> {
     let state = cri::PodSandboxStateValue { state: cri::PodSandboxState::SandboxReady.into() };
     let filter = cri::PodSandboxFilter { state: Some(state), ..cri::PodSandboxFilter::default() };
@@ -103,7 +104,7 @@ async fn running(cri: &mut CriClient) -> Result<usize> {
     Ok(cri.runtime.list_pod_sandbox(request).await?.into_inner().items.len())
 }
 
-/// The longest grace period of the pods that the kubelet has kept.
+/// The longest grace period of the pods that the kubelet has stored.
 fn longest_grace(pods: &Path) -> Duration {
     let grace = |folder: fs::DirEntry| -> Option<u64> {
         let bytes =
@@ -116,7 +117,7 @@ fn longest_grace(pods: &Path) -> Duration {
     Duration::from_secs(longest)
 }
 
-/// Whether a process has a handler for a signal, which would end it otherwise.
+/// Whether a process has a handler for a signal, which would terminate it otherwise.
 fn handles(pid: i32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -124,12 +125,12 @@ fn handles(pid: i32, signal: i32) -> bool {
     caught & (1 << (signal - 1)) != 0
 }
 
-/// Removes everything of the cluster from the machine; with `wipe`, its data too.
+/// Removes everything of the cluster from the host; with `wipe`, its data too.
 fn clean(layout: &DataDir, wipe: bool) -> Result<()> {
     let settings = ClusterConfig::load(&layout.path("config.yaml"));
     let settings = match settings {
         Ok(settings) => Some(settings),
-        Err(_) if wipe => None, // half written on a full disk: what it says is of no use
+        Err(_) if wipe => None, // partly written on a full disk: not needed to delete everything
         Err(error) => return Err(error),
     };
     let group = Hierarchies::detect()?.group(&cgroup_root(layout))?;
@@ -152,7 +153,7 @@ fn clean(layout: &DataDir, wipe: bool) -> Result<()> {
     Ok(())
 }
 
-/// Removes the folder; of a mount point, what is in it.
+/// Removes the directory; if it is a mount point, only its content.
 fn remove_all(dir: &Path) -> Result<()> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     for entry in entries {
@@ -169,7 +170,7 @@ fn remove_all(dir: &Path) -> Result<()> {
     }
 }
 
-/// What is mounted below a folder, the innermost first.
+/// Mount points below a directory, innermost first.
 fn mounts(dir: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let inside = |path: &&str| *path != dir.as_os_str() && Path::new(path).starts_with(dir);

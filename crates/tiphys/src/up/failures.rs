@@ -1,4 +1,4 @@
-//! Why a part of the cluster did not start: the supervisor notes it, `up` reports it at once.
+//! Records of why a process of the cluster did not start: the supervisor writes them, `up` reports them at once.
 
 use std::{
     fs::{self, File},
@@ -9,22 +9,22 @@ use std::{
 use super::{DataDir, layout::write_private};
 
 const PARTS: [&str; 2] = ["control", "node"];
-/// The end of a log in which the last line is looked for.
+/// Number of bytes at the end of a log in which the last line is searched.
 const TAIL: u64 = 64 << 10;
 
-/// Notes that a part has ended this many times in a row soon after its start.
+/// Records that a process has exited this many times in a row soon after its start.
 pub(super) fn note(layout: &DataDir, part: &str, in_a_row: u32, why: &str) {
     let _ = write_private(&path(layout, part), format!("{in_a_row}\n{why}").as_bytes());
 }
 
+/// Deletes the records.
 pub(super) fn clear(layout: &DataDir) {
     for part in PARTS {
         let _ = fs::remove_file(path(layout, part));
     }
 }
 
-/// A part that cannot start, with its own error. Once may be an accident; the second time it is
-/// a failure.
+/// The error of a process that cannot start. One exit may be an accident; the second in a row is a failure.
 pub(super) fn find(layout: &DataDir) -> Option<String> {
     PARTS.into_iter().find_map(|part| {
         let text = fs::read_to_string(path(layout, part)).ok()?;
@@ -35,7 +35,7 @@ pub(super) fn find(layout: &DataDir) -> Option<String> {
     })
 }
 
-/// The last line that a log has beyond this length.
+/// The last line of a log behind this offset.
 pub(super) fn last_line(log: &Path, from: u64) -> Option<String> {
     let mut file = File::open(log).ok()?;
     let end = file.metadata().ok()?.len();

@@ -1,4 +1,4 @@
-//! From processes that were started to a cluster that is up.
+//! The second half of `up`: waits until the started processes have become a ready cluster.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,23 +21,24 @@ use super::{
     status, supervise,
 };
 
-/// So long a start may take before it is called a failure.
+/// Timeout of a start.
 const LONGEST_START: Duration = Duration::from_mins(1);
 const GRACE: Duration = Duration::from_secs(30);
 const HANGUP: i32 = 1;
-/// The context of this cluster in the administrator's kubeconfig. The current one is the administrator's
-/// choice.
+/// The context of this cluster in the administrator's kubeconfig. Which context is the current one is up to the
+/// administrator.
 pub(super) const ADMIN_CONTEXT: &str = "kubernetes-admin@tiphys";
 
 /// The supervisor that this process has started.
 pub(super) struct Supervisor {
     child: Child,
     log: PathBuf,
-    /// How long the log was before.
+    /// Length of the log before the start.
     from: u64,
 }
 
 impl Supervisor {
+    /// Starts the supervisor in the background.
     pub(super) fn launch(layout: &DataDir, executable: &Path) -> Result<Self> {
         failures::clear(layout);
         let path = layout.path("log/supervisor.log");
@@ -51,7 +52,7 @@ impl Supervisor {
         Ok(Self { child, log: path, from })
     }
 
-    /// Why it has ended, if it has.
+    /// Why the supervisor has exited, if it has.
     fn failure(&mut self) -> Option<String> {
         let ended = self.child.try_wait().ok()??;
         let said = failures::last_line(&self.log, self.from);
@@ -60,7 +61,7 @@ impl Supervisor {
     }
 }
 
-/// Waits for something; gives up at once when a part cannot start.
+/// Waits for parts of the cluster to become ready; fails at once when a process cannot start.
 struct Waiting<'a> {
     layout: &'a DataDir,
     supervisor: Option<Supervisor>,
@@ -85,7 +86,7 @@ impl Waiting<'_> {
         Ok(())
     }
 
-    /// A client as the administrator, once the server answers.
+    /// Returns a client of the administrator as soon as the API server responds.
     async fn connect(&mut self) -> Result<Client> {
         loop {
             if let Some(client) = administrator(self.layout).await {
@@ -108,7 +109,7 @@ impl Waiting<'_> {
     }
 }
 
-/// A client as the administrator, if the server answers.
+/// A client of the administrator, if the API server responds.
 async fn administrator(layout: &DataDir) -> Option<Client> {
     let kubeconfig = Kubeconfig::read(&layout.path("kubeconfig/admin")).ok()?;
     let config = kubeconfig.config(Some(ADMIN_CONTEXT)).ok()?;
@@ -118,7 +119,7 @@ async fn administrator(layout: &DataDir) -> Option<Client> {
     answered.is_ok().then_some(client)
 }
 
-/// Waits for the API server, the node and the name server, and says what to do next.
+/// Waits for the API server, the node and the cluster DNS, and prints the next steps.
 pub(super) async fn finish_startup(
     up: &UpArgs,
     layout: &DataDir,
@@ -150,7 +151,7 @@ pub(super) async fn finish_startup(
     Ok(())
 }
 
-/// What a further `up` of a cluster that runs as it should still has to do.
+/// The remaining work of `up` for a cluster that already runs with these settings.
 pub(super) async fn again(up: &UpArgs, layout: &DataDir, settings: &ClusterConfig) -> Result<()> {
     let mut waiting = Waiting { layout, supervisor: None, began: Instant::now() };
     let client = waiting.connect().await?;
@@ -180,7 +181,7 @@ pub(super) async fn joined(
     Ok(())
 }
 
-/// Has the supervisor start both parts again, and waits until those that ran have ended.
+/// Tells the supervisor to restart both processes, and waits until the old ones have exited.
 pub(super) async fn reload(layout: &DataDir, supervisor: i32) -> Result<()> {
     let parts = || ["control", "node"].map(|part| status::processes(layout, part)).concat();
     let before = parts();
@@ -194,10 +195,11 @@ pub(super) async fn reload(layout: &DataDir, supervisor: i32) -> Result<()> {
     Ok(())
 }
 
+/// Stops the supervisor with SIGTERM, and waits until it has exited.
 pub(super) async fn stop_supervisor(layout: &DataDir) -> Result<()> {
     let noted = status::pid(&layout.path("run/supervisor.pid"));
     for pid in noted.into_iter().chain(status::processes(layout, "supervise")) {
-        let _ = sys::process::kill(pid, 15); // may be gone already
+        let _ = sys::process::kill(pid, 15); // it may have exited already
         let began = Instant::now();
         while status::lives(pid) {
             ensure!(began.elapsed() < GRACE, "the supervisor (pid {pid}) does not end");
@@ -207,7 +209,7 @@ pub(super) async fn stop_supervisor(layout: &DataDir) -> Result<()> {
     Ok(())
 }
 
-/// Applied once per version: what a user deleted or took over is not brought back.
+/// Deploys the cluster DNS, once per version: objects that a user has deleted or changed are not restored.
 async fn deploy_dns(layout: &DataDir, client: &Client, settings: &ClusterConfig) -> Result<()> {
     let done = layout.path(concat!("addons/dns-", env!("CARGO_PKG_VERSION")));
     if done.exists() {

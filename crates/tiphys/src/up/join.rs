@@ -1,5 +1,5 @@
-//! The command `join`: the same supervisor and the same `node`, without `control`: the API server
-//! is another machine's.
+//! `join`: starts the same supervisor and the same `node` process as `up`, without `control`: the API server is on
+//! another host.
 
 use std::{fs, net::IpAddr, path::PathBuf};
 
@@ -18,10 +18,10 @@ use super::{
     status, supervise,
 };
 
-/// Where a joined node keeps its membership.
+/// Path below the data directory of a joined node's membership file.
 pub(super) const MEMBERSHIP: &str = "kubeconfig/node";
 
-/// What its kubelet's port shows, below `pki`: the certificate and its key.
+/// Files below `pki` with the serving certificate of a joined node's kubelet, and its key.
 pub(super) const SERVING: [&str; 2] = ["kubelet.crt", "kubelet.key"];
 
 #[derive(Args, Debug)]
@@ -45,6 +45,7 @@ pub(crate) struct JoinArgs {
     foreground: bool,
 }
 
+/// Joins this host to a cluster as a node.
 pub(crate) async fn run(join: JoinArgs) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -75,12 +76,12 @@ pub(crate) async fn run(join: JoinArgs) -> Result<()> {
     start(&layout, &settings, join.foreground).await
 }
 
-/// Whether the folder is that of a node that has joined another machine's cluster.
+/// Whether the data directory belongs to a node that has joined another host's cluster.
 pub(super) fn is_joined(layout: &DataDir) -> bool {
     ClusterConfig::load(&layout.path("config.yaml")).is_ok_and(|settings| settings.is_joined())
 }
 
-/// `up` on the folder of a node that has joined: the node starts again.
+/// `up` on the data directory of a node that has joined: starts the node again.
 pub(super) async fn start_again(layout: &DataDir, up: &UpArgs) -> Result<()> {
     let dir = layout.dir().display();
     let refused = [
@@ -119,7 +120,7 @@ pub(super) async fn start_again(layout: &DataDir, up: &UpArgs) -> Result<()> {
 async fn start(layout: &DataDir, settings: &ClusterConfig, foreground: bool) -> Result<()> {
     clusters::note(layout);
     let executable = layout.executable()?;
-    supervise::stop_all(layout).await; // what a dead supervisor left
+    supervise::stop_all(layout).await; // processes that a dead supervisor left
     let client = membership::client(&layout.path(MEMBERSHIP), KUBELET)?;
     if foreground {
         let joined = finish_startup::joined(layout, &client, settings, None);
@@ -128,7 +129,7 @@ async fn start(layout: &DataDir, settings: &ClusterConfig, foreground: bool) -> 
     let supervisor = Supervisor::launch(layout, &executable)?;
     let joined = finish_startup::joined(layout, &client, settings, Some(supervisor)).await;
     if joined.is_err() {
-        let _ = finish_startup::stop_supervisor(layout).await; // no half node
+        let _ = finish_startup::stop_supervisor(layout).await; // nothing keeps running after a failure
         supervise::stop_all(layout).await;
     }
     joined

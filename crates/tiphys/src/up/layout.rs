@@ -1,4 +1,4 @@
-//! Where things are below the data folder.
+//! The layout of the data directory.
 
 use std::{
     fs,
@@ -11,28 +11,30 @@ use anyhow::{Context as _, Result};
 
 pub(crate) const DEFAULT_DATA_DIR: &str = "/var/lib/tiphys";
 
+/// The data directory of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct DataDir(PathBuf);
 
 impl DataDir {
     pub(crate) fn new(dir: &Path) -> Self {
-        Self(dir.components().collect()) // without a slash at the end
+        Self(dir.components().collect()) // drops a trailing slash
     }
 
     pub(crate) fn dir(&self) -> &Path {
         &self.0
     }
 
+    /// The path of a file or directory below it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Makes the data folder itself.
+    /// Creates the data directory itself.
     pub(crate) fn make_folder(&self) -> Result<()> {
         fs::create_dir_all(&self.0).with_context(|| format!("cannot make {}", self.0.display()))
     }
 
-    /// Makes all folders. Those that `control` writes to are its user's.
+    /// Creates all subdirectories. Those that `control` writes to are owned by its user.
     pub(crate) fn create(&self, control: u32) -> Result<()> {
         folder(&self.0, 0o711)?;
         for name in ["node", "run", "log", "bin", "manifests", "addons"] {
@@ -43,12 +45,12 @@ impl DataDir {
             folder(&path, 0o700)?;
             chown_dir(&path, control)?;
         }
-        // clusters of earlier versions had it for everybody to read
+        // earlier versions created it world-readable
         private(&self.path("config.yaml"))?;
         Ok(())
     }
 
-    /// What runs is a copy, so that a new build does not touch a running cluster.
+    /// The executable to run: a copy in the data directory, so that a new build does not affect a running cluster.
     pub(crate) fn executable(&self) -> Result<PathBuf> {
         let own = fs::read("/proc/self/exe").context("cannot read our own executable")?;
         let digest = ring::digest::digest(&ring::digest::SHA256, &own);
@@ -68,7 +70,7 @@ impl DataDir {
     }
 }
 
-/// Writes a file that nobody else reads.
+/// Writes a file that only its owner can read.
 pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<()> {
     let mut options = fs::OpenOptions::new();
     let file = options.create(true).truncate(true).write(true).mode(0o600).open(path);
@@ -77,7 +79,7 @@ pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<()> {
     private(path)
 }
 
-/// Nobody else reads or writes the file or the socket.
+/// Makes a file or socket accessible to its owner only.
 pub(crate) fn private(path: &Path) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))
         .with_context(|| format!("cannot change the mode of {}", path.display()))
@@ -89,7 +91,7 @@ fn folder(path: &Path, mode: u32) -> Result<()> {
         .with_context(|| format!("cannot make {}", path.display()))
 }
 
-/// Gives a folder and what is in it to a user. Files in it are ours alone.
+/// Changes the owner of a directory and of the files in it.
 fn chown_dir(path: &Path, user: u32) -> io::Result<()> {
     std::os::unix::fs::lchown(path, Some(user), Some(user))?;
     for entry in fs::read_dir(path)? {

@@ -1,4 +1,4 @@
-//! What the machine is called, where it is, and which ranges are free on it.
+//! Properties of the host: its name, its IP address, and the CIDRs, ports and user ids that are free on it.
 
 use std::{
     fmt, fs,
@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// Refuses a further node the names that the API server is known by: the certificate of its kubelet
-/// would be good for the API server too.
+/// Rejects names for a further node that are names of the API server: the certificate of its kubelet would also be
+/// valid for the API server.
 pub(crate) fn refuse_reserved(node: &str) -> Result<()> {
     anyhow::ensure!(
         object::names::dns1123_subdomain(node).is_empty(),
@@ -24,7 +24,7 @@ pub(crate) fn refuse_reserved(node: &str) -> Result<()> {
     Ok(())
 }
 
-/// A range of IPv4 addresses.
+/// An IPv4 CIDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ipv4Cidr {
     base: u32,
@@ -46,6 +46,7 @@ impl Ipv4Cidr {
         Ok(Self::new(base, bits))
     }
 
+    /// The address at this offset.
     pub(crate) fn nth(&self, n: u32) -> IpAddr {
         IpAddr::V4(Ipv4Addr::from(self.base + n))
     }
@@ -63,7 +64,7 @@ impl fmt::Display for Ipv4Cidr {
     }
 }
 
-/// Ranges for pods and services that the machine has no route to and no other cluster has.
+/// Chooses CIDRs for pods and services that the host has no route to and no other cluster uses.
 pub(crate) fn choose_cidrs(
     pods: Option<&str>,
     services: Option<&str>,
@@ -87,7 +88,7 @@ pub(crate) fn choose_cidrs(
     Ok((pods, services))
 }
 
-/// The wanted range, or the next free one of 10/8, then of 172.16/12.
+/// The wanted CIDR if it is free, otherwise the first free one of 10/8, then of 172.16/12.
 fn first_free(wanted: Ipv4Cidr, taken: &[Ipv4Cidr]) -> Result<Ipv4Cidr> {
     let tens = (0..=255).map(|n| Ipv4Cidr::new(Ipv4Addr::new(10, n, 0, 0), 16));
     let others = (16..32).map(|n| Ipv4Cidr::new(Ipv4Addr::new(172, n, 0, 0), 16));
@@ -99,7 +100,7 @@ fn first_free(wanted: Ipv4Cidr, taken: &[Ipv4Cidr]) -> Result<Ipv4Cidr> {
     })
 }
 
-/// The destinations of `/proc/net/route`, the default route aside.
+/// The destinations of `/proc/net/route`, without the default route.
 fn routes(table: &str) -> Vec<Ipv4Cidr> {
     let hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
     let route = |line: &str| {
@@ -111,7 +112,8 @@ fn routes(table: &str) -> Vec<Ipv4Cidr> {
     table.lines().skip(1).filter_map(route).collect()
 }
 
-/// The source of the default route, else the first address that others may reach.
+/// The IP address of this host: the source address of the default route, otherwise the first address that is
+/// reachable from outside.
 pub(crate) fn address() -> Option<IpAddr> {
     by_route().or_else(|| {
         let mut socket = sys::netlink::Socket::open(sys::netlink::NetlinkFamily::Route).ok()?;
@@ -123,13 +125,13 @@ pub(crate) fn address() -> Option<IpAddr> {
 fn first_global(mut all: impl Iterator<Item = IpAddr>) -> Option<IpAddr> {
     all.find(|ip| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
-        IpAddr::V6(_) => false, // services have addresses of the other family
+        IpAddr::V6(_) => false, // Services have IPv4 addresses only
     })
 }
 
 fn by_route() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.1:9").ok()?; // sends nothing: only asks for the route
+    socket.connect("192.0.2.1:9").ok()?; // sends no packet: only looks up the route
     let address = socket.local_addr().ok()?.ip();
     (!address.is_unspecified() && !address.is_loopback()).then_some(address)
 }
@@ -144,12 +146,12 @@ pub(crate) fn host_name() -> Result<String> {
     Ok(name)
 }
 
-/// Whether nobody listens on a port.
+/// Whether no process listens on a port.
 pub(crate) fn port_is_free(port: u16) -> bool {
     TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port))).is_ok()
 }
 
-/// Fails with the one thing to know where somebody listens on a port.
+/// Fails, with a hint at `--port`, if a process listens on the port.
 pub(crate) fn require_free_port(port: u16) -> Result<()> {
     match TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port))) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -160,7 +162,7 @@ pub(crate) fn require_free_port(port: u16) -> Result<()> {
     }
 }
 
-/// The user `tiphys`, else a numeric one that nobody has.
+/// The user that `control` runs as: the user `tiphys`, otherwise a numeric uid that no user has.
 pub(crate) fn control_plane_uid() -> u32 {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let users: Vec<(&str, u32)> = passwd

@@ -1,5 +1,5 @@
-//! What a further node must know, in one file: a kubeconfig with a context for the
-//! kubelet and one for the proxy, and the ranges of the cluster beside the server.
+//! The membership file of a further node: a kubeconfig with a context for the kubelet and one for kube-proxy, and an
+//! extension with the settings of the cluster.
 
 use std::{fs, net::IpAddr, path::Path};
 
@@ -9,15 +9,15 @@ use object::{Value, from_json, to_json};
 
 use super::{ClusterConfig, Profile};
 
-/// The context of the kubelet, and of the proxy.
+/// The contexts of the kubelet and of kube-proxy.
 pub(crate) const KUBELET: &str = "kubelet";
 pub(crate) const PROXY: &str = "kube-proxy";
 const EXTENSION: &str = "tiphys";
 const NODE: &str = "system:node:";
 
-/// One kubeconfig of the kubelet's and the proxy's.
+/// Builds the membership file from the kubeconfigs of the kubelet and of kube-proxy.
 ///
-/// `serving` is what the kubelet's port shows.
+/// `serving` is the serving certificate of the kubelet.
 pub(crate) fn write(
     settings: &ClusterConfig,
     (kubelet, proxy): (&str, &str),
@@ -49,16 +49,16 @@ pub(crate) fn write(
     Ok(format!("{}\n", String::from_utf8(to_json(&file))?))
 }
 
-/// The same, read.
+/// The content of a membership file.
 #[derive(Debug)]
 pub(crate) struct JoinConfig {
     pub(crate) node_name: String,
     pub(crate) cluster_cidr: String,
     pub(crate) service_cidr: String,
     pub(crate) cluster_dns: IpAddr,
-    /// The certificates that the API server and its calls to this node are known by.
+    /// CA certificates that verify the API server, and the API server's requests to this node's kubelet.
     pub(crate) ca_bundle: Vec<u8>,
-    /// The certificate of the kubelet's port, and its key.
+    /// The serving certificate of the kubelet, and its key.
     pub(crate) serving: [String; 2],
     pub(crate) profile: Profile,
 }
@@ -98,7 +98,7 @@ impl JoinConfig {
     }
 }
 
-/// The API server, as one of the two.
+/// A client of the API server, as the kubelet or as kube-proxy.
 pub(crate) fn client(path: &Path, context: &str) -> Result<Client> {
     let config = Kubeconfig::read(path)?.config(Some(context))?;
     Ok(Client::new(config.manager(context).user_agent(context)))

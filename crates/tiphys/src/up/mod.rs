@@ -1,12 +1,12 @@
-//! `tiphys up`: everything on one machine.
+//! `tiphys up`: runs a whole cluster on one host.
 //!
 //! ```text
-//!  up ──starts──► supervise ──► control   API server, controllers, scheduler: an ordinary user
+//!  up ──starts──► supervise ──► control   API server, controllers, scheduler: an unprivileged user
 //!   │                  └──────► node      runtime, kubelet, network, proxy: root
-//!   └─waits for the node, then says what to do next
+//!   └─waits for the node, then prints the next steps
 //! ```
 //!
-//! `tiphys join` starts the same without `control`.
+//! `tiphys join` starts the same processes without `control`.
 
 pub(crate) mod check;
 mod cluster_location;

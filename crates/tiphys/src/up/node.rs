@@ -1,4 +1,4 @@
-//! `node`: the container runtime, the pod network, the kubelet and the proxy, as root.
+//! `node`: the container runtime, the pod network, the kubelet and kube-proxy in one process, as root.
 
 mod images;
 mod network;
@@ -28,13 +28,14 @@ use super::{
     membership, node_reserve,
 };
 
-/// Only a `control` that cannot start takes that long to make the cluster's authority.
+/// How long to wait for the cluster's CA. `control` takes that long to create it only if it cannot start.
 const AUTHORITY: Duration = Duration::from_secs(30);
-/// Where collectors look for the logs of containers.
+/// Directory in which log collectors expect the logs of containers.
 pub(super) const POD_LOGS: &str = "/var/log/pods";
 
+/// Runs the node until it is stopped.
 pub(crate) async fn run(layout: &DataDir) -> Result<()> {
-    let mut end_pods = signal(SignalKind::user_defined1())?; // before it could end the process
+    let mut end_pods = signal(SignalKind::user_defined1())?; // first: unhandled, it would end the process
     let settings = ClusterConfig::load(&layout.path("config.yaml"))?;
     let network = Arc::new(DeferredPodNetwork::new(layout, &settings)?);
     let stop = CancellationToken::new();
@@ -70,7 +71,7 @@ pub(crate) async fn run(layout: &DataDir) -> Result<()> {
     Ok(())
 }
 
-/// At a first start `control` makes the authority while this process starts.
+/// Waits for the cluster's CA, which `control` creates while this process starts for the first time.
 async fn authority_is_there(layout: &DataDir) {
     let (path, began) = (layout.path("pki/ca.crt"), Instant::now());
     while !path.exists() && began.elapsed() < AUTHORITY {
@@ -78,8 +79,8 @@ async fn authority_is_there(layout: &DataDir) {
     }
 }
 
-/// The API through a socket that says who we are; on a node that has joined, as its
-/// membership says.
+/// A client of the API server, over the Unix socket whose connections are authenticated as this component; on a node
+/// that has joined, with the credentials of its membership file.
 fn connect(layout: &DataDir, settings: &ClusterConfig, socket: &str, name: &str) -> Result<Client> {
     if settings.is_disabled("control") {
         return membership::client(&layout.path(MEMBERSHIP), name);
@@ -88,7 +89,7 @@ fn connect(layout: &DataDir, settings: &ClusterConfig, socket: &str, name: &str)
     Ok(Client::new(Config::unix(&path).manager(name).user_agent(name)))
 }
 
-/// Other nodes' pods are behind these nodes.
+/// Keeps routes to the pod CIDRs of other nodes.
 fn routes(cx: &Context, settings: &ClusterConfig, network: Arc<DeferredPodNetwork>) {
     let own = settings.node_name.clone();
     let pods = settings.cluster_cidr.split(',').filter_map(|range| range.parse().ok()).collect();
@@ -106,12 +107,12 @@ fn kubelet_config(layout: &DataDir, settings: &ClusterConfig) -> Result<kubelet:
         ),
         serving_cert: Some(flags.serving_cert.unwrap_or_else(|| serving(layout, settings))),
         standalone: false,
-        port_may_differ: true, // several clusters may share a machine
+        port_may_differ: true, // several clusters may share a host
         ..flags
     })
 }
 
-/// What flags say of the kubelet: ours, and those of the settings.
+/// The kubelet's configuration from our flags and those in the settings.
 pub(super) fn kubelet_flags(layout: &DataDir, settings: &ClusterConfig) -> Result<kubelet::Config> {
     let below = |name: &str| layout.path(name).display().to_string();
     let ours = vec![
@@ -126,15 +127,15 @@ pub(super) fn kubelet_flags(layout: &DataDir, settings: &ClusterConfig) -> Resul
         ("kube-reserved", node_reserve::reserved()),
         ("pod-max-pids", node_reserve::pod_max_pids().to_string()),
         ("seccomp-default", (settings.profile == Profile::Cis).to_string()),
-        // how full the disk of a machine that does other work too is, is its own affair
+        // a host may do other work: how full its disk is, is not the kubelet's concern
         ("eviction-hard", kubelet::eviction::RELAXED_HARD_THRESHOLDS.to_owned()),
         ("image-gc-high-threshold", "100".to_owned()),
     ];
     components::kubelet(&ours, &settings.args)
 }
 
-/// The machine that has the cluster's authority signs for itself; a node that has joined was
-/// given a certificate.
+/// The kubelet's serving certificate. The host with the cluster's CA issues its own; a node that has joined was given
+/// one.
 fn serving(layout: &DataDir, settings: &ClusterConfig) -> kubelet::Serving {
     let path = |name: &str| layout.path("pki").join(name);
     if settings.is_disabled("control") {
@@ -144,8 +145,8 @@ fn serving(layout: &DataDir, settings: &ClusterConfig) -> kubelet::Serving {
     kubelet::Serving::Authority { certificate: path("ca.crt"), key: path("ca.key") }
 }
 
-/// The proxy listens where upstream's does, and on another port where that is taken: several
-/// clusters may share a machine.
+/// The configuration of kube-proxy. It listens on upstream's ports, or on others where those are in use: several
+/// clusters may share a host.
 fn proxy_config(settings: &ClusterConfig) -> Result<proxy::Config> {
     let flags = components::kube_proxy(&settings.args)?;
     let listeners = proxy::Listeners { or_any_port: true, ..flags.listeners(&settings.node_name) };
@@ -163,7 +164,7 @@ fn proxy_node_of(settings: &ClusterConfig) -> Result<proxy::NodeConfig> {
     Ok(node)
 }
 
-/// A node as the proxy sees it.
+/// A node's configuration for kube-proxy.
 pub(crate) fn proxy_node(
     name: &str,
     ips: Vec<IpAddr>,

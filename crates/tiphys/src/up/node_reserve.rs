@@ -1,6 +1,5 @@
-//! What keeps the node's own processes alive beside pods that take all they can get: a group with
-//! a weight and memory of its own, a low place in the order of out-of-memory kills, and as many
-//! descriptors as the machine allows.
+//! Protection of the node's own processes from pods that use all resources they can get: a cgroup with its own CPU
+//! weight and protected memory, a low oom_score_adj, and the maximum number of file descriptors.
 
 use std::{fs, io};
 
@@ -10,41 +9,41 @@ use tracing::warn;
 
 use super::{DataDir, node::cgroup_root};
 
-/// The weight of one CPU.
+/// The CPU shares of one CPU.
 const CPU: u64 = 1024;
 const HEAVIEST: u64 = 262_144;
-/// Shims write what containers print. Who prints much must not keep the API server waiting.
+/// CPU shares of the shims, which write the containers' logs. A container that prints much must not slow down the API
+/// server.
 const SHIMS: u64 = CPU / 4;
-/// As upstream's kubelet.
+/// The oom_score_adj of these processes; that of upstream's kubelet.
 const OOM_SCORE: i32 = -999;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// What pods cannot have of this machine, as `--kube-reserved` says it: a tenth of a CPU, a
-/// twentieth of the memory within bounds, and a tenth of the processes but no more than a thousand.
+/// The resources that are reserved for the node, in the format of `--kube-reserved`: a tenth of a CPU, a twentieth of
+/// the memory within bounds, and a tenth of the process ids but at most a thousand.
 pub(super) fn reserved() -> String {
     let memory = memory_reserved() / MEBIBYTE;
     let processes = process_capacity().map_or(1000, |most| (most / 10).min(1000));
     format!("cpu=100m,memory={memory}Mi,pid={processes}")
 }
 
-/// The most processes of one pod: what others with such a limit use, and never so many that a few
-/// pods could use up the machine's.
+/// Maximum number of processes of one pod: 4096, but at most a quarter of the host's, so that a few pods cannot
+/// exhaust them.
 pub(super) fn pod_max_pids() -> i64 {
     process_capacity().map_or(4096, |most| (most / 4).min(4096))
 }
 
-/// The group of the shims: beside the node's own processes, with less weight.
+/// The cgroup of the shims: next to the node's own processes, with a lower weight.
 pub(super) fn shim_group(layout: &DataDir) -> String {
     format!("{}/kube-reserved/shims", cgroup_root(layout))
 }
 
-/// Protects this process, the supervisor, and all that it starts. What the machine does not allow
-/// is said.
+/// Protects this process, the supervisor, and its children. Logs what the host does not permit.
 pub(super) fn protect(layout: &DataDir) {
     if let Err(error) = raise_descriptors() {
         warn!(%error, "the limit of open files stays as it is");
     }
-    // where it may not be lowered, pods are raised above it
+    // where it may not be lowered, the pods' oom_score_adj is raised instead
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE.to_string());
     if let Err(error) = make_groups(layout) {
         warn!(%error, "the node's own processes have no group of their own");
@@ -52,8 +51,8 @@ pub(super) fn protect(layout: &DataDir) {
     place(layout, "supervisor", std::process::id());
 }
 
-/// Puts a process into the group of its part. Each has one, so that requests that keep `control`
-/// busy do not keep `node` waiting.
+/// Moves a process into its own cgroup. `control` and `node` have one each, so that requests that keep `control` busy
+/// do not slow down `node`.
 pub(super) fn place(layout: &DataDir, part: &str, pid: u32) {
     let place = || -> io::Result<()> {
         let path = format!("{}/kube-reserved/{part}", cgroup_root(layout));
@@ -76,7 +75,7 @@ fn make_groups(layout: &DataDir) -> io::Result<()> {
         group.apply_limits(&limits)
     };
     let weight = |shares: u64| Limits { cpu_shares: Some(shares), ..Limits::default() };
-    // version 1 has no memory that is kept for somebody: there the limit of pods has to do
+    // cgroup v1 cannot protect memory: there, the memory limit of pods must suffice
     let kept =
         hierarchies.is_v2().then(|| ("memory.min".to_owned(), memory_reserved().to_string()));
     let protected =
@@ -86,7 +85,7 @@ fn make_groups(layout: &DataDir) -> io::Result<()> {
     group("/kube-reserved/shims", weight(SHIMS))
 }
 
-/// Whoever floods us with connections must not reach a limit that is lower than it has to be.
+/// Raises the soft limit of open files to the hard limit, so that a flood of connections does not exhaust it early.
 fn raise_descriptors() -> rustix::io::Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })

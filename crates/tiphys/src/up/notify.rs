@@ -1,4 +1,4 @@
-//! Tells a service manager that the cluster is up: systemd's notification protocol.
+//! systemd's notification protocol: tells the service manager that the cluster is up.
 
 use std::{
     ffi::OsString,
@@ -15,7 +15,7 @@ use std::{
 
 const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Says that the start is over, if somebody waits for it.
+/// Sends `READY=1` if `NOTIFY_SOCKET` is set.
 pub(super) fn ready() {
     let Some(socket) = std::env::var_os(VARIABLE) else { return };
     if let Err(error) = send(&socket, "READY=1") {
@@ -23,7 +23,7 @@ pub(super) fn ready() {
     }
 }
 
-/// A name that begins with `@` is in the abstract namespace.
+/// Sends a state to a socket. A name that begins with `@` is in the abstract namespace.
 fn send(socket: &OsString, state: &str) -> io::Result<()> {
     let address = match socket.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,

@@ -1,4 +1,4 @@
-//! The ports that components inside `up` got: upstream's, or others where those are taken.
+//! The ports that components inside `up` listen on: upstream's, or others where those are in use.
 
 use std::fs;
 
@@ -7,13 +7,14 @@ use object::yaml;
 
 use super::{DataDir, layout::write_private};
 
-/// Below the data folder.
+/// The file with the ports, below the data directory.
 const FILE: &str = "run/ports.yaml";
 const KEYS: [&str; 2] = ["kube-scheduler", "kube-controller-manager"];
-/// What upstream's components have.
+/// Upstream's default ports.
 pub(super) const UPSTREAM: Ports = Ports { scheduler: 10_259, controller_manager: 10_257 };
 pub(super) const KUBELET: u16 = 10_250;
 
+/// The ports of the scheduler and the controller manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ports {
     pub(super) scheduler: u16,
@@ -21,6 +22,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
+    /// Writes the ports to the file.
     pub(super) fn keep(self, layout: &DataDir) -> Result<()> {
         let [scheduler, manager] = KEYS;
         let text =
@@ -34,7 +36,7 @@ impl Ports {
         Some(Self { scheduler: port(KEYS[0])?, controller_manager: port(KEYS[1])? })
     }
 
-    /// Those that are not upstream's: component, port, upstream's.
+    /// The ports that differ from upstream's: component, port, upstream's port.
     pub(super) fn different(self) -> Vec<(&'static str, u16, u16)> {
         let all = [
             (KEYS[0], self.scheduler, UPSTREAM.scheduler),

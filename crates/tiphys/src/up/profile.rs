@@ -1,4 +1,4 @@
-//! `--profile`: how far a cluster is hardened beyond what always holds.
+//! `--profile`: security profiles that harden a cluster beyond the default.
 
 use std::{fs, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -13,13 +13,13 @@ pub(crate) enum Profile {
     Cis,
 }
 
-/// Where the API server's policies are, below the data folder. Files that are there are kept:
-/// an administrator may change them.
+/// The API server's policies, by path below the data directory. Existing files are not overwritten: an administrator
+/// may have changed them.
 const POLICIES: [(&str, &str); 2] =
     [("policy/audit.yaml", include_str!("profile/audit.yaml")), ADMISSION];
 const ADMISSION: (&str, &str) = ("policy/admission.yaml", include_str!("profile/admission.yaml"));
 
-/// Admission plugins that are off by default.
+/// Admission plugins that the profile enables and that are off by default.
 const PLUGINS: [&str; 4] =
     ["AlwaysPullImages", "DenyServiceExternalIPs", "EventRateLimit", "NodeRestriction"];
 
@@ -39,7 +39,7 @@ impl Profile {
         self == Self::Cis
     }
 
-    /// Writes the policies that the API server's flags name.
+    /// Writes the policies that the API server's flags refer to.
     pub(super) fn write_policies(self, data: &Path) -> Result<()> {
         if self.is_cis() {
             for (name, content) in POLICIES {
@@ -49,7 +49,7 @@ impl Profile {
         Ok(())
     }
 
-    /// What the profile adds to the API server's flags.
+    /// Flags of the API server that the profile adds.
     pub(super) fn flags(self, data: &Path) -> Vec<(&'static str, String)> {
         if !self.is_cis() {
             return Vec::new();
@@ -72,7 +72,7 @@ impl Profile {
     }
 }
 
-/// Writes a file that only this user reads, unless it is there.
+/// Writes a file that only its owner can read, unless it exists.
 fn write_once(path: &Path, content: &str) -> Result<()> {
     let made = fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
     match made {

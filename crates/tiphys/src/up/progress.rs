@@ -1,13 +1,13 @@
-//! What a command that takes a while is doing.
+//! Progress output of commands that take a while.
 
 use std::io::{IsTerminal, Write};
 
-/// Prints a text. Whoever no longer reads does not stop what is under way.
+/// Prints a text. A closed pipe is ignored, so that the command completes.
 pub(super) fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// One line that changes on a terminal; a line for each step elsewhere.
+/// Progress output: one line that is rewritten on a terminal, and a line for each step elsewhere.
 pub(super) struct Progress {
     live: bool,
     last: String,
@@ -24,7 +24,7 @@ impl Progress {
         }
         what.clone_into(&mut self.last);
         let mut out = std::io::stdout();
-        // whoever no longer reads does not stop what is under way
+        // a closed pipe must not stop the command
         let _ = if self.live {
             write!(out, "\r\x1b[K{what}…").and_then(|()| out.flush())
         } else {

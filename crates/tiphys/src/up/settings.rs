@@ -1,5 +1,5 @@
-//! `config.yaml`: the settings of a cluster. The first start chooses what nobody says; every
-//! later start may change them, by flags or in the file.
+//! `config.yaml`: the settings of a cluster. The first start chooses values that are not given; every later start may
+//! change them, by flags or in the file.
 
 mod file;
 mod immutable_settings;
@@ -13,7 +13,7 @@ use object::yaml;
 pub(crate) use self::resolve::{ConfigOverrides, note_restored};
 use super::Profile;
 
-/// One field for each key of the file; `file` has the keys.
+/// The settings of a cluster, with one field for each key of the file; `file` defines the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterConfig {
     pub(crate) node_name: String,
@@ -21,28 +21,28 @@ pub(crate) struct ClusterConfig {
     pub(crate) port: u16,
     pub(crate) cluster_cidr: String,
     pub(crate) service_cidr: String,
-    /// The range of node ports, as `--service-node-port-range` has it.
+    /// The port range of NodePort Services, in the format of `--service-node-port-range`.
     pub(crate) node_ports: String,
-    /// The address of the cluster's name server: the tenth of the services.
+    /// The cluster IP of the cluster DNS: the tenth address of the service CIDR.
     pub(crate) dns: IpAddr,
-    /// The user that `control` runs as.
+    /// The uid that `control` runs as.
     pub(crate) control_plane_uid: u32,
-    /// The name of the nftables table of services.
+    /// The name of kube-proxy's nftables table.
     pub(crate) proxy_table: String,
     pub(crate) disable: Vec<String>,
-    /// Where images are pulled from, as `--registry` has it.
+    /// Registry mirrors, in the format of `--registry`.
     pub(crate) registries: Vec<String>,
-    /// The URLs of etcd, if that keeps the data.
+    /// The URLs of an external etcd; empty if the embedded store is used.
     pub(crate) etcd: Vec<String>,
-    /// Parts that we lack and somebody else brings: see `api::parts`.
+    /// Optional features that we do not implement and another component of the cluster provides: see `api::parts`.
     pub(crate) external: Vec<String>,
     pub(crate) profile: Profile,
-    /// Further names and addresses in the API server's certificate.
+    /// Additional names and IP addresses in the API server's certificate.
     pub(crate) tls_sans: Vec<String>,
     pub(crate) args: ComponentArgs,
 }
 
-/// Extra flags of components: NAME=VALUE each.
+/// Extra flags of components, each NAME=VALUE.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ComponentArgs {
     pub(crate) api_server: Vec<String>,
@@ -55,7 +55,7 @@ pub(crate) struct ComponentArgs {
 impl ClusterConfig {
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let text = yaml::to_yaml(&self.to_tree());
-        // whole or not at all: a full disk must not cost the settings
+        // atomically: a full disk must not destroy the settings
         sys::durable_record::write(path, text.as_bytes(), sys::durable_record::Durability::Whole)
             .with_context(|| format!("cannot write {}", path.display()))
     }
@@ -70,12 +70,12 @@ impl ClusterConfig {
         self.disable.iter().any(|own| own == part)
     }
 
-    /// Whether this is a further node of another machine's cluster.
+    /// Whether this is a further node of another host's cluster.
     pub(crate) fn is_joined(&self) -> bool {
         self.is_disabled("control")
     }
 
-    /// Parts that neither we nor anybody else brings.
+    /// Optional features that neither we nor another component of the cluster provides.
     pub(crate) fn lacking(&self) -> impl Iterator<Item = &'static schema::Part> {
         let external = |part: &&schema::Part| self.external.iter().any(|own| own == part.name);
         api::parts::ALL.iter().copied().filter(move |part| !external(part))

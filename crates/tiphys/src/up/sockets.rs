@@ -1,5 +1,5 @@
-//! The sockets that `control` answers on. The supervisor holds them, so that a
-//! restart of `control` refuses nobody.
+//! The listening sockets of `control`. The supervisor opens them and passes them on, so that connections are not
+//! refused while `control` restarts.
 
 use std::{
     fs,
@@ -23,24 +23,25 @@ use super::{
 };
 use crate::commands::ServingComponent as _;
 
-/// In the order in which they are passed, behind the data folder.
+/// The descriptors in the order in which they are passed, after the data directory.
 #[derive(Debug)]
 pub(crate) struct InheritedSockets {
     pub(crate) data: OwnedFd,
     pub(crate) tls: TcpListener,
     pub(crate) node: UnixListener,
     pub(crate) proxy: UnixListener,
-    /// What the scheduler and the controller manager serve themselves on, unless they are left out; a
-    /// port of 0 in their flags leaves theirs unused.
+    /// Listeners of the scheduler and the controller manager; `None` if the component is disabled. They stay unused
+    /// if the component's flags set port 0.
     pub(crate) scheduler: Option<TcpListener>,
     pub(crate) controller_manager: Option<TcpListener>,
 }
 
-/// The place of the settings among what is passed: `control` may read them, and cannot open the
-/// file, which is root's.
+/// The index of the settings among the passed descriptors. `control` gets them as a descriptor because the file is
+/// readable by root only.
 const SETTINGS: usize = 6;
 
 impl InheritedSockets {
+    /// Opens the listeners.
     pub(super) fn open(dir: &Path, settings: &ClusterConfig) -> Result<Self> {
         let port = settings.port;
         let address = SocketAddr::from(([0, 0, 0, 0], port));
@@ -63,7 +64,7 @@ impl InheritedSockets {
         })
     }
 
-    /// The ports that components got; upstream's for those that something else brings.
+    /// The ports that the components listen on; upstream's for those that are disabled.
     pub(super) fn ports(&self) -> Result<Ports> {
         let port = |listener: &Option<TcpListener>, usual| match listener {
             Some(listener) => listener.local_addr().map(|address| address.port()),
@@ -75,9 +76,9 @@ impl InheritedSockets {
         })
     }
 
-    /// Copies to pass on.
+    /// Duplicates of the descriptors, to be passed on.
     pub(super) fn copies(&self, settings: &Path) -> Result<Vec<OwnedFd>> {
-        // the folder stands for what there is not
+        // the data directory stands in for a missing listener
         let data = self.data.as_fd();
         let all = [
             data,
@@ -105,7 +106,7 @@ impl InheritedSockets {
         Ok(text)
     }
 
-    /// Takes what the supervisor has passed.
+    /// Takes the descriptors that the supervisor has passed.
     pub(super) fn passed() -> Result<Self> {
         let take = |at| sys::spawn::take_passed_fd(at).context("started by the supervisor only");
         let sockets = Self {
@@ -123,12 +124,12 @@ impl InheritedSockets {
     }
 }
 
-/// The listener of a component that may be left out.
+/// Opens the listener of a component, unless it is left out.
 fn unless(is_left_out: bool, wanted: SocketAddr) -> Result<Option<TcpListener>> {
     if is_left_out { Ok(None) } else { wanted_or_free(wanted).map(Some) }
 }
 
-/// The listener that was passed, if it is one.
+/// The listener behind a passed descriptor; `None` if the descriptor is not a socket.
 fn listener(passed: OwnedFd) -> Result<Option<TcpListener>> {
     let file = fs::File::from(passed);
     if !file.metadata()?.file_type().is_socket() {
@@ -139,7 +140,7 @@ fn listener(passed: OwnedFd) -> Result<Option<TcpListener>> {
     Ok(Some(listener))
 }
 
-/// The address, or another free port where it is taken: `status` says so.
+/// Listens on the address, or on another free port if it is in use; `status` reports the port.
 fn wanted_or_free(wanted: SocketAddr) -> Result<TcpListener> {
     match TcpListener::bind(wanted) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -150,10 +151,10 @@ fn wanted_or_free(wanted: SocketAddr) -> Result<TcpListener> {
     }
 }
 
-/// Whoever may open the socket is somebody: only root may.
+/// Listens on a Unix socket that only root may open: its connections are authenticated as a component.
 fn private_unix_listener(path: &Path) -> Result<UnixListener> {
     let _ = fs::remove_file(path);
-    // A path may be too long for a socket; its folder's descriptor has a short name.
+    // A path may be too long for a socket address; the path by its directory's descriptor is short.
     let folder = fs::File::open(path.parent().context("a socket has a folder")?)?;
     let name = path.file_name().context("a socket has a name")?;
     let fd = std::os::fd::AsRawFd::as_raw_fd(&folder);

@@ -1,5 +1,5 @@
-//! The command `up`: prepares the machine, starts the supervisor, waits until the node is ready,
-//! and says what to do next. On a cluster that runs, applies changed settings.
+//! `up`: prepares the host, starts the supervisor, waits until the node is ready, and prints the next steps. On a
+//! running cluster, applies changed settings.
 
 use std::{
     fs,
@@ -94,6 +94,7 @@ pub(crate) struct UpArgs {
     pub(crate) foreground: bool,
 }
 
+/// Starts a cluster on this host, or applies changed settings to a running one.
 pub(crate) async fn run(up: UpArgs) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -130,7 +131,7 @@ pub(crate) async fn run(up: UpArgs) -> Result<()> {
         );
     }
     if running.is_none() {
-        supervise::stop_all(&layout).await; // or what a dead supervisor left would answer
+        supervise::stop_all(&layout).await; // otherwise processes that a dead supervisor left would answer
     }
     if running.is_none() || applied.is_none_or(|applied| applied.port != settings.port) {
         machine::require_free_port(settings.port)?;
@@ -156,21 +157,21 @@ pub(crate) async fn run(up: UpArgs) -> Result<()> {
     let settled =
         finish_startup::finish_startup(&up, &layout, &settings, progress, Some(supervisor)).await;
     if settled.is_err() {
-        let _ = finish_startup::stop_supervisor(&layout).await; // no half cluster
+        let _ = finish_startup::stop_supervisor(&layout).await; // nothing keeps running after a failure
         supervise::stop_all(&layout).await;
     }
     settled
 }
 
-/// Supervises here, and says when the cluster is up. What runs goes on if it does not become
-/// ready: whoever started us decides.
+/// Runs the supervisor in this process, and notifies the service manager when the cluster is up. If it does not
+/// become ready, the processes keep running: the service manager decides what to do.
 pub(super) async fn in_foreground(
     executable: &Path,
     layout: &DataDir,
     settled: impl Future<Output = Result<()>>,
 ) -> Result<()> {
     if std::env::current_exe()? != executable {
-        // goes on as the copy of the executable that the data folder has
+        // continues as the copy of the executable in the data directory
         let error = Command::new(executable).args(std::env::args_os().skip(1)).exec();
         return Err(error).with_context(|| format!("cannot run {}", executable.display()));
     }
@@ -185,7 +186,7 @@ pub(super) async fn in_foreground(
 }
 
 impl UpArgs {
-    /// What the flags say of the settings, checked.
+    /// The settings that the flags override, validated.
     fn overrides(&self) -> Result<ConfigOverrides> {
         for part in self.disable.iter().flatten().filter(|part| !part.is_empty()) {
             ensure!(
@@ -232,7 +233,7 @@ impl UpArgs {
     }
 }
 
-/// Fails at once for a file that could not be written after everything was started.
+/// Fails if the kubeconfig could not be written at the end, before anything is started.
 fn check_kubeconfig(path: &Path) -> Result<()> {
     let shown = path.display();
     ensure!(!path.is_dir(), "--kubeconfig {shown}: this is a folder; name a file");
@@ -248,6 +249,7 @@ fn check_kubeconfig(path: &Path) -> Result<()> {
     }
 }
 
+/// Copies the administrator's kubeconfig to a file.
 pub(super) fn copy_kubeconfig(layout: &DataDir, to: &Path) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let content = fs::read(layout.path("kubeconfig/admin"))?;

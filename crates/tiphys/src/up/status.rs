@@ -1,4 +1,4 @@
-//! `tiphys status`: processes, and a summary of the cluster.
+//! `status`: prints the processes and a summary of the cluster.
 
 use std::{
     ffi::OsStr,
@@ -13,7 +13,7 @@ use anyhow::Result;
 use super::{ClusterConfig, DataDir, summary};
 use crate::commands::human_size;
 
-/// Prints how the cluster is. Gives whether all of it runs and the API server answers.
+/// Prints the state of the cluster. Returns whether all of its processes run and the API server responds.
 pub(crate) async fn print(layout: &DataDir) -> Result<bool> {
     let mut out = format!("cluster on {}\n", layout.dir().display());
     let settings = ClusterConfig::load(&layout.path("config.yaml"))?;
@@ -42,7 +42,7 @@ pub(crate) async fn print(layout: &DataDir) -> Result<bool> {
     Ok(all)
 }
 
-/// The process that a file names, if it runs and is one of ours.
+/// The process that a pid file names, if it runs and is one of ours.
 pub(crate) fn pid(path: &Path) -> Option<i32> {
     let pid: i32 = fs::read_to_string(path).ok()?.trim().parse().ok()?;
     let name = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
@@ -50,8 +50,8 @@ pub(crate) fn pid(path: &Path) -> Option<i32> {
     (ours && !is_zombie(pid)).then_some(pid)
 }
 
-/// The processes that are this part of the cluster, whether a file names them or not: a
-/// supervisor may die before it has noted what it started.
+/// The processes that are this part of the cluster, whether a pid file names them or not: a supervisor may die before
+/// it has written the file.
 pub(super) fn processes(layout: &DataDir, part: &str) -> Vec<i32> {
     let Ok(data) = fs::metadata(layout.dir()) else { return Vec::new() };
     let is_part = |pid: &i32| {
@@ -60,7 +60,7 @@ pub(super) fn processes(layout: &DataDir, part: &str) -> Vec<i32> {
         if words.next() != Some(part.as_ref()) || words.next() != Some("--data-dir".as_ref()) {
             return false;
         }
-        // a container may have a cluster of its own at the same path
+        // a container may run another cluster at the same path
         let Some(dir) = words.next().and_then(|dir| Path::new(dir).strip_prefix("/").ok()) else {
             return false;
         };
@@ -77,12 +77,13 @@ pub(crate) fn is_running(layout: &DataDir) -> bool {
         || ["supervise", "control", "node"].iter().any(|part| !processes(layout, part).is_empty())
 }
 
-/// Whether a supervisor is what `up --foreground` or `join --foreground` has become.
+/// Whether a supervisor runs in the process of `up --foreground` or `join --foreground`.
 pub(super) fn in_foreground(pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     line.split(|byte| *byte == 0).nth(1) != Some(b"supervise")
 }
 
+/// Whether a process exists and is not a zombie.
 pub(super) fn lives(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid)
 }
@@ -92,7 +93,7 @@ fn is_zombie(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
-/// Its proportional share of memory, in kB.
+/// Proportional set size of a process in KiB.
 fn memory(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));

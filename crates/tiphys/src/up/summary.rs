@@ -17,19 +17,21 @@ use super::{
 };
 use crate::commands::human_size;
 
-/// How long the API server may take to answer.
+/// Timeout of the requests to the API server.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How many pods are named.
+/// Maximum number of pods that are listed by name.
 const NAMED: usize = 5;
 const DAY: i64 = 86_400;
 
+/// The summary of a cluster.
 pub(super) struct Glance {
-    /// Pairs of a title and its text.
+    /// Pairs of a title and a text.
     pub(super) lines: Vec<(&'static str, String)>,
-    /// Whether the API server answers.
+    /// Whether the API server responds.
     pub(super) answers: bool,
 }
 
+/// Collects the summary.
 pub(super) async fn look(layout: &DataDir, settings: &ClusterConfig) -> Glance {
     let mut lines = Vec::new();
     let report = match client(layout, settings) {
@@ -86,7 +88,7 @@ async fn query_cluster(
     let version = version["gitVersion"].as_str().unwrap_or_default().to_owned();
     let mut lines = vec![("API server", format!("{url}, Kubernetes {version}"))];
     if settings.is_joined() {
-        return Some(lines); // a node sees little more than itself
+        return Some(lines); // a node may read little more than its own objects
     }
     let all = Selectors::default();
     let nodes = Api::<Node>::new(client).list(&all, &ListParams::default()).await.ok()?.items;
@@ -112,7 +114,7 @@ fn is_ready(node: &Node) -> bool {
     condition.is_some_and(|condition| condition.status() == "True")
 }
 
-/// Why a pod does not run as it should, in the word that `kubectl get pods` shows.
+/// The reason why a pod is not healthy, as in the STATUS column of `kubectl get pods`.
 fn trouble(pod: &Pod) -> Option<String> {
     let status = pod.status();
     if status.phase() == "Succeeded" {
@@ -158,7 +160,7 @@ fn describe_pods(pods: &[(String, Option<String>)]) -> String {
     format!("{}, {} not ready: {named}{more}", pods.len(), not.len())
 }
 
-/// The days that certificates are still good for.
+/// The number of days until the certificates expire.
 fn certificates(layout: &DataDir, settings: &ClusterConfig) -> Option<(&'static str, String)> {
     let names: &[(&str, &str)] = match settings.is_joined() {
         true => &[("kubelet.crt", "kubelet")],
@@ -174,7 +176,7 @@ fn certificates(layout: &DataDir, settings: &ClusterConfig) -> Option<(&'static 
     (!all.is_empty()).then(|| ("certificates", all.join(", ")))
 }
 
-/// Bytes of the files in a folder.
+/// Total size in bytes of the files in a directory.
 fn size(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|about| about.len()).sum()

@@ -1,4 +1,4 @@
-//! The supervisor: starts `control` and `node`, restarts each alone, ends both.
+//! The supervisor: starts `control` and `node`, restarts each of them when it exits, and stops both.
 
 use std::{
     ffi::OsString,
@@ -29,12 +29,12 @@ use super::{
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
 const MAX_BACKOFF: Duration = Duration::from_secs(3);
-/// Who ran that long was not at fault from the start.
+/// A process that ran this long has started successfully: its restart back-off is reset.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(15);
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs until it is to stop. On SIGHUP both parts start again, with the settings as they are then.
+/// Runs until it is told to stop. On SIGHUP, restarts both processes with the current settings.
 pub(crate) async fn run(layout: &DataDir) -> Result<()> {
     let lock = lock(layout).await?;
     node_reserve::protect(layout);
@@ -46,7 +46,7 @@ pub(crate) async fn run(layout: &DataDir) -> Result<()> {
         let settings = ClusterConfig::load(&layout.path("config.yaml"))?;
         stop_all(layout).await;
         failures::clear(layout);
-        drop(sockets.take()); // or what is open would be in the way
+        drop(sockets.take()); // otherwise the open listeners would occupy the ports
         if !settings.is_joined() {
             let open = InheritedSockets::open(layout.dir(), &settings)?;
             open.ports()?.keep(layout)?;
@@ -73,8 +73,8 @@ pub(crate) async fn run(layout: &DataDir) -> Result<()> {
     Ok(())
 }
 
-/// Held while a supervisor runs: a second one on the same data refuses. What one that has died
-/// was just starting holds it until it can be seen for what it is.
+/// Acquires the lock that a supervisor holds while it runs, so that a second one on the same data fails. A process
+/// that a dead supervisor was just starting may still hold it for a moment, hence the timeout.
 async fn lock(layout: &DataDir) -> Result<OwnedFd> {
     let path = layout.path("run/lock");
     let mut options = fs::OpenOptions::new();
@@ -90,7 +90,7 @@ async fn lock(layout: &DataDir) -> Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// One of the processes.
+/// A process that the supervisor manages.
 struct ManagedProcess<'a> {
     name: &'static str,
     layout: &'a DataDir,
@@ -99,7 +99,7 @@ struct ManagedProcess<'a> {
 }
 
 impl ManagedProcess<'_> {
-    /// Starts the process again whenever it ends.
+    /// Starts the process, and restarts it with back-off whenever it exits.
     async fn run_forever(&self) {
         let (mut retry, mut in_a_row) = (INITIAL_BACKOFF, 0);
         loop {
@@ -136,7 +136,7 @@ impl ManagedProcess<'_> {
         let mut passed =
             self.sockets.map(|all| all.copies(&config)).transpose()?.unwrap_or_default();
         passed.push(program.into());
-        // by its descriptor: an ordinary user may not enter the folders above the data
+        // by its descriptor: an unprivileged user may not enter the directories above the data directory
         let mut command = Command::new(format!("/proc/self/fd/{}", 2 + passed.len()));
         command
             .arg0(executable.with_file_name(process_name(self.name)))
@@ -146,7 +146,7 @@ impl ManagedProcess<'_> {
             .arg(self.layout.dir());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        // in a build of tests/coverage/run, a child's counters go where its parent's go
+        // in a build of tests/coverage/run, a child writes its counters to its parent's file
         if option_env!("TIPHYS_COVERAGE").is_some()
             && let Some(file) = std::env::var_os("LLVM_PROFILE_FILE")
         {
@@ -165,25 +165,26 @@ impl ManagedProcess<'_> {
     }
 }
 
-/// The node part goes by the kubelet's name: `pidof kubelet`, and whatever watches nodes by processes, finds it.
+/// The process name of a part. `node` has the kubelet's name, so that `pidof kubelet` and monitoring by process name
+/// find it.
 fn process_name(part: &str) -> &'static str {
     if part == "node" { "kubelet" } else { "tiphys" }
 }
 
-/// Whether a supervisor started this process as one of the cluster's parts. It started it by a
-/// descriptor, whose number would be the name of the process.
+/// Whether a supervisor started this process as a part of the cluster. It executes a descriptor, whose number would
+/// otherwise be the process name.
 pub(crate) fn is_part(called: &str, args: &[OsString]) -> bool {
     let part = args.get(1).and_then(|name| name.to_str()).unwrap_or_default();
     ["control", "node"].contains(&part) && called == process_name(part)
 }
 
-/// Ends both parts, also those that a supervisor left when it died: pods outlive them.
+/// Stops both processes, also those that a dead supervisor left. Pods keep running.
 pub(super) async fn stop_all(layout: &DataDir) {
     stop_process(layout, "node").await;
     stop_process(layout, "control").await;
 }
 
-/// Asks a part to end, and waits; then it has to.
+/// Sends SIGTERM to a process and waits; kills it when the grace period is over.
 async fn stop_process(layout: &DataDir, name: &str) {
     for pid in status::processes(layout, name) {
         let _ = sys::process::kill(pid, 15);
@@ -207,6 +208,7 @@ fn pid_file(layout: &DataDir, name: &str) -> PathBuf {
     layout.path("run").join(format!("{name}.pid"))
 }
 
+/// Opens a log file for appending, readable by root only.
 pub(super) fn log(path: &Path) -> Result<fs::File> {
     let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     file.with_context(|| format!("cannot write {}", path.display()))

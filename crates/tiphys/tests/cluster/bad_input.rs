@@ -1,4 +1,4 @@
-//! What users get wrong: a precise answer, nothing lost, nothing hangs.
+//! Users' mistakes: each gets a precise error, nothing is lost and nothing hangs.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ spec:
 ";
 const UNKNOWN_KIND: &str = "apiVersion: example.org/v1\nkind: Nonsense\nmetadata: {name: thing}";
 const BROKEN: &str = "apiVersion: v1\nkind: [\n";
-/// Nothing listens there.
+/// A pod with an image in a registry where nothing listens.
 const MISSING_IMAGE: &str = r"
 apiVersion: v1
 kind: Pod

@@ -1,5 +1,5 @@
-//! Clusters that come and go: nothing of them stays on the machine, whatever came before, and
-//! pods end as gracefully as they would for a deletion.
+//! Clusters that are started and stopped: nothing of them remains on the host, and pods terminate as gracefully as
+//! they would when deleted.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::world::{World, output, run, said};
 
-/// What a container does before it may be sent SIGTERM, in seconds.
+/// Duration in seconds of the containers' preStop hook.
 const PRE_STOP: u64 = 2;
 const APPLICATION: &str = r"
 apiVersion: apps/v1
@@ -27,7 +27,7 @@ spec:
         lifecycle: {preStop: {sleep: {seconds: 2}}}
 ";
 
-/// `TIPHYS_CYCLES=100` for the long run.
+/// Number of clusters to start and stop; `TIPHYS_CYCLES=100` for the long run.
 fn cycles() -> u32 {
     let given = std::env::var_os("TIPHYS_CYCLES").and_then(|text| text.to_str()?.parse().ok());
     given.unwrap_or(3)
@@ -90,7 +90,7 @@ fn pods_end_gracefully_and_go_on_where_they_were() {
     assert_eq!(uids(), before, "they are the same pods");
     assert_eq!(ended("lastState.terminated.exitCode"), "0 0", "SIGTERM, not SIGKILL");
 
-    // who is in a hurry does not wait for them
+    // `--now` does not wait for the preStop hooks
     world.tiphys(&["down", "--now"]);
     world.assert_nothing_left();
     world.tiphys(&["up"]);
@@ -120,6 +120,7 @@ fn a_full_disk_does_not_keep_a_cluster_from_going() {
     world.assert_nothing_left();
 }
 
+/// A file system mounted on the data directory, unmounted on drop.
 struct Mounted<'a>(&'a World);
 
 impl Drop for Mounted<'_> {

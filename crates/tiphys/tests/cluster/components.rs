@@ -1,4 +1,4 @@
-//! The parts as separate processes under upstream's names: each flag changes something.
+//! The components as separate processes under upstream's names: each flag has an effect.
 
 use crate::world::{Running, World, output, run};
 
@@ -58,7 +58,7 @@ fn a_kubelet_and_a_proxy_of_their_own() {
         ("--cgroup-root", &group),
         ("--port", "10251"),
         ("--max-pods", "17"),
-        ("--eviction-hard", "memory.available<1Mi"), // the machine's disk is its own affair
+        ("--eviction-hard", "memory.available<1Mi"), // the disk of the test host may be nearly full
     ];
     let mut command = world.command(&["kubelet"]);
     command.args(world.serving_flags("n2"));
@@ -79,7 +79,7 @@ fn a_kubelet_and_a_proxy_of_their_own() {
     }
     assert_eq!(std::fs::read_dir(&logs).expect("logs").count(), 2);
     assert_eq!(std::fs::read_dir(format!("{root}/pods")).expect("pods").count(), 2);
-    // The API server calls with a certificate of the authority that the kubelet was told.
+    // The API server calls the kubelet with a certificate of the CA in its --client-ca-file.
     let help = world.kubectl(&["exec", "fixed-n2", "--", "/tiphys", "hello", "--help"]);
     assert!(help.contains("--fetch"), "{help}");
     let pid = world.process("fixed-n2");
@@ -93,7 +93,7 @@ fn a_kubelet_and_a_proxy_of_their_own() {
     services_come_and_go(&world, &sign("system:kube-proxy", "system:node-proxier"));
     pods_are_placed(&world, &sign("system:kube-scheduler", "system:authenticated"));
 
-    // A file that goes takes its pod with it.
+    // Deleting the manifest deletes the static pod.
     std::fs::remove_file(format!("{manifests}/fixed.yaml")).expect("it was there");
     world.until("the static pod has gone", || {
         world.try_kubectl(&["get", "pod", "fixed-n2", "-o", "name"]).is_empty()
@@ -122,7 +122,7 @@ fn services_come_and_go(world: &World, kubeconfig: &str) {
     assert!(!refused.status.success(), "--proxy-mode");
 }
 
-/// With and without an election: both place pods, one of them holds a lease.
+/// Runs the scheduler with and without leader election: both schedule pods, one of them holds a lease.
 fn pods_are_placed(world: &World, kubeconfig: &str) {
     let scheduler = |more: &[&str]| {
         let flags = [&["kube-scheduler", "--kubeconfig", kubeconfig], more].concat();
@@ -148,7 +148,7 @@ fn pods_are_placed(world: &World, kubeconfig: &str) {
     placed("led");
     let first = holder();
     assert_ne!(first, "", "somebody leads");
-    // another waits, and takes over
+    // a second scheduler waits, and takes over
     let other = scheduler(&["--leader-elect", "--secure-port", "10269"]);
     drop(running);
     placed("after");

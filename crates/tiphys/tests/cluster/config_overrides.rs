@@ -1,4 +1,4 @@
-//! `up` does what its flags say, and says what it cannot do.
+//! `up` applies its flags, and reports what it cannot do.
 
 use crate::world::{Running, World, output, run, said};
 
@@ -41,7 +41,7 @@ fn up_applies_its_flags_and_outlives_its_supervisor() {
     let made = kubectl(&["create", "ingress", "web", "--rule=web.example/=web:80"]);
     assert!(made.contains("Warning: no ingress controller runs in this cluster"), "{made}");
 
-    // what cannot be is told
+    // changes that are not possible are errors
     let other = world.try_tiphys(&["up", "--cluster-cidr", "10.51.0.0/16"]);
     assert!(other.contains("nodes and pods have addresses of 10.50.0.0/16"), "{other}");
     let beside = world.path().join("beside");
@@ -56,7 +56,7 @@ fn up_applies_its_flags_and_outlives_its_supervisor() {
     let refused = said(&output(&mut world.inside("setpriv", &stranger)));
     assert!(refused.contains("tiphys up needs root"), "{refused}");
 
-    // whoever is left when the supervisor dies ends with `down`, noted or not
+    // processes that outlive their supervisor are stopped by `down`, with and without a pid file
     world.kill("supervisor");
     drop(running);
     assert!(world.runs("control") && world.runs("node"));

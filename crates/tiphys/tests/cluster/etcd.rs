@@ -1,4 +1,4 @@
-//! `tiphys etcd`: each flag changes something, and what it cannot do it says.
+//! `tiphys etcd`: each flag has an effect, and unsupported values are errors.
 
 use std::{
     fs,
@@ -22,23 +22,23 @@ use crate::{
     world::{output, run, said},
 };
 
-/// Only a failing test waits this long.
+/// Timeout of a wait; reached only by a failing test.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A server that ends with the test.
+/// An etcd server that is stopped with the test.
 struct Server {
     child: Child,
     address: String,
 }
 
 impl Server {
-    /// On any port.
+    /// Starts a server on a free port.
     fn start(folder: &Path, flags: &[&str]) -> Self {
         let address = free();
         Self::start_at(folder, &address, &format!("http://{address}"), flags)
     }
 
-    /// The same on these URLs, one of which is http and that address.
+    /// Starts a server on these URLs, one of which is http and has that address.
     fn start_at(folder: &Path, address: &str, urls: &str, flags: &[&str]) -> Self {
         let own = ["--data-dir", text(folder), "--listen-client-urls", urls];
         let log = fs::File::create(folder.with_extension("log")).expect("a file");
@@ -54,7 +54,7 @@ impl Server {
         ask(stream, path, body).expect("an answer")
     }
 
-    /// What it answers, which must be well.
+    /// Sends a request and returns the response, which must be a success.
     fn well(&self, path: &str, body: &Value) -> Value {
         let (code, answer) = self.ask(path, body);
         assert_eq!(code, 200, "{path}: {answer}");
@@ -73,7 +73,7 @@ impl Drop for Server {
     }
 }
 
-/// One request, and its answer: over anything that can be read and written.
+/// Sends one HTTP request over a stream, and returns status and body of the response.
 fn ask(mut stream: impl Read + Write, path: &str, body: &Value) -> std::io::Result<(u16, String)> {
     let (method, body) = match body {
         Value::Null => ("GET", String::new()),
@@ -119,7 +119,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Files of a certificate and its key.
+/// Writes a certificate and its key to files; returns their paths.
 fn files(folder: &Path, name: &str, pair: &CertKeyPair) -> [String; 2] {
     let [certificate, key] = ["crt", "key"].map(|end| folder.join(format!("{name}.{end}")));
     fs::write(&certificate, pair.certificate_pem()).expect("room");
@@ -155,7 +155,7 @@ fn who_shows_no_certificate_is_refused() {
         ask(StreamOwned::new(session, stream), "/v3/kv/range", &json!({ "key": "YQ==" }))
     };
 
-    // http and https beside each other; nobody is asked for a certificate
+    // http and https on one server; no client certificate is required
     let server = Server::start_at(&folder.path().join("open"), &plain, &urls, &tls);
     assert_eq!(server.put("Yg==").0, 200);
     for pair in [None, Some(&known)] {
@@ -186,7 +186,7 @@ fn who_shows_no_certificate_is_refused() {
     }
 }
 
-/// The program itself, where there is one.
+/// Tests the server with upstream's etcdctl, where it is installed.
 fn etcdctl(folder: &Path, url: &str, trusted: &Path, pair: &CertKeyPair) {
     let Some(etcdctl) = program("etcdctl") else {
         return println!("left out: there is no etcdctl");
@@ -239,7 +239,7 @@ fn a_single_member_says_who_it_is() {
     let cluster = members["header"]["cluster_id"].clone();
     drop(server);
 
-    // what was written is there, for a member of another name too; and that is another cluster
+    // the data is there for a member of another name too; another token makes it another cluster
     let server = Server::start(&data, &["--initial-cluster-token", "other", "--name", "eight"]);
     let range = server.well("/v3/kv/range", &json!({ "key": "YQ==" }));
     assert_eq!(range["kvs"][0]["value"], "Yg==", "--data-dir");
@@ -247,7 +247,7 @@ fn a_single_member_says_who_it_is() {
     refused(&data, &[], "another process");
 }
 
-/// A quiet watch is told how far it is.
+/// A watch without events gets progress notifications.
 fn progress(server: &Server) {
     let mut stream = TcpStream::connect(&server.address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -323,7 +323,7 @@ fn what_it_cannot_do_it_says() {
     }
 }
 
-/// It ends at once, and says why.
+/// Requires that the server exits at once with this error.
 fn refused(data: &Path, flags: &[&str], why: &str) {
     let address = format!("http://{}", free());
     let listen = ["--data-dir", text(data), "--listen-client-urls", &address];

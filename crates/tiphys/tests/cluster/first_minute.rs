@@ -1,5 +1,5 @@
-//! The first minute, as a user has it: one command from nothing to an application
-//! that answers, on real containers, in a network namespace without a way out.
+//! The first minute of a user: one command from nothing to an application that responds, with real containers, in a
+//! network namespace without external connectivity.
 
 use std::{fs, path::PathBuf, thread::sleep, time::Duration};
 
@@ -21,14 +21,14 @@ fn up_runs_an_application_heals_and_leaves_nothing() {
     let pods: Vec<&str> = pods.lines().collect();
     assert_eq!(pods.len(), 3, "{pods:?}");
 
-    // by name, from inside a pod
+    // by DNS name, from inside a pod
     world.until("the name answers", || {
         let fetch = ["exec", pods[0], "--", "/tiphys", "hello", "--fetch"];
         let fetch = [&fetch[..], &["http://hello.default.svc.cluster.local/"]].concat();
         world.try_kubectl(&fetch).contains("Hello from hello-")
     });
 
-    // what is deleted comes back
+    // a deleted pod is recreated
     world.kubectl(&["delete", pods[0]]);
     world.until("three pods are ready", || {
         let ready = ["get", "deploy", "hello", "-o", "jsonpath={.status.readyReplicas}"];
@@ -42,7 +42,7 @@ fn up_runs_an_application_heals_and_leaves_nothing() {
     assert!(why.contains("by system:kube-scheduler"), "{why}");
     assert!(why.contains("deployments/default/hello by kubernetes-admin"), "{why}");
 
-    // the parts have names that people look for
+    // the processes have names that administrators search for
     for (part, name) in [("control", "tiphys"), ("node", "kubelet")] {
         let pid = world.pid(part).expect("it runs");
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).expect("text");
@@ -51,7 +51,7 @@ fn up_runs_an_application_heals_and_leaves_nothing() {
         assert_eq!(program.file_name().expect("a name"), name);
     }
 
-    // control and node die; containers live on, nothing is lost
+    // control and node are killed; containers keep running, nothing is lost
     for part in ["control", "node"] {
         world.kill(part);
         assert!(world.fetch(url).contains("Hello from hello-"), "while {part} is away");

@@ -1,4 +1,4 @@
-//! Images come from archives and registries, are listed, given to others and removed.
+//! Images are imported from archives, pulled from registries, listed, exported and removed.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use crate::world::{Running, World, run};
 const BUILT_IN: &str = "tiphys.local/hello:1";
 const MADE: &str = "example.test/made:1";
 const PULLED: &str = "127.0.0.1:5050/mine/made:1";
-/// The same image, by a name whose host is asked elsewhere.
+/// The same image under a name whose registry host has a mirror.
 const MIRRORED: &str = "mirrored.test/mine/made:1";
 
 #[test]
@@ -26,12 +26,12 @@ fn images_come_and_go() {
     let pinned = world.try_tiphys(&["image", "rm", BUILT_IN]);
     assert!(pinned.starts_with("image: ") && listed(BUILT_IN), "{pinned}");
 
-    // in as an archive, under the name that the archive has
+    // imported from an archive, under the name in the archive
     let archive = packed(&make(&world));
     assert_eq!(world.tiphys(&["image", "import", &archive]), format!("{MADE}\n"));
     assert!(listed(MADE));
 
-    // out again, which becomes what a registry serves
+    // exported again, to be served by a registry
     let out = world.path().join("out.tar").to_str().expect("text").to_owned();
     world.tiphys(&["image", "export", MADE, &out]);
     let site = registry(&world, &out);
@@ -49,7 +49,7 @@ fn images_come_and_go() {
     world.tiphys(&["image", "rm", MIRRORED]);
     world.tiphys(&["image", "pull", PULLED]);
 
-    // removed while a container stands on it: the container goes on
+    // removed while a container uses it: the container keeps running
     let pod = ["run", "mine", "--image", PULLED, "--image-pull-policy", "Never", "--command"];
     world.kubectl(&[&pod[..], &["--", "/busybox", "sleep", "3600"]].concat());
     world.until("a pod runs from it", || {
@@ -61,7 +61,7 @@ fn images_come_and_go() {
     let twice = world.try_tiphys(&["image", "rm", PULLED]);
     assert!(twice.contains("not found"), "{twice}");
 
-    // what is wrong is told
+    // errors name the cause
     for (wrong, why) in [
         (&["import", "/dev/null"][..], "image: "),
         (&["import", "/nowhere"], "cannot read /nowhere"),
@@ -78,7 +78,7 @@ fn images_come_and_go() {
     assert!(away.contains("no node runs here"), "{away}");
 }
 
-/// The layout of an image with one program in it.
+/// Creates the OCI layout of an image with one program in it.
 fn make(world: &World) -> PathBuf {
     let (layout, root) = (world.path().join("layout"), world.path().join("root"));
     fs::create_dir_all(layout.join("blobs/sha256")).expect("a folder");
@@ -108,14 +108,14 @@ fn make(world: &World) -> PathBuf {
     layout
 }
 
-/// A folder as an archive beside it.
+/// Packs a directory into an archive next to it.
 fn packed(folder: &Path) -> String {
     let archive = folder.with_extension("tar").to_str().expect("text").to_owned();
     run(Command::new("tar").args(["-cf", &archive, "-C"]).arg(folder).arg("."));
     archive
 }
 
-/// An archive's content as a registry's paths.
+/// Unpacks an archive into the paths that a registry serves.
 fn registry(world: &World, archive: &str) -> String {
     let layout = world.path().join("given");
     fs::create_dir(&layout).expect("a folder");

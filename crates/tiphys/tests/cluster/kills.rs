@@ -1,5 +1,5 @@
-//! Any of our processes may die at any moment: what was acknowledged stays, containers
-//! live on, everything converges.
+//! Any of our processes may be killed at any moment: acknowledged writes survive, containers keep running, and the
+//! cluster converges.
 
 use std::{
     sync::{
@@ -49,14 +49,14 @@ fn nothing_acknowledged_is_lost_whoever_dies() {
     world.assert_nothing_left();
 }
 
-/// Which they are, and since when they are ready.
+/// The containers' ids, and since when the pods are ready.
 fn containers(world: &World) -> String {
     let all = "jsonpath={range .items[*]}{.status.containerStatuses[*].containerID} \
                {.status.conditions[?(@.type==\"Ready\")]}{\"\\n\"}{end}";
     world.kubectl(&["get", "pods", "-l", "app=hello", "--sort-by", "metadata.name", "-o", all])
 }
 
-/// Creates and deletes from outside, and notes what the server has acknowledged.
+/// Creates and deletes objects from outside, and records which writes the API server has acknowledged.
 struct Recorder {
     enough: Arc<AtomicBool>,
     acknowledged: Arc<AtomicUsize>,
@@ -80,7 +80,7 @@ impl Recorder {
                     continue;
                 }
                 count.fetch_add(1, Ordering::Relaxed);
-                // Every third goes again; one whose deletion has no answer may be either way.
+                // Every third is deleted again; if the deletion is not acknowledged, the object may exist or not.
                 if n % 3 != 0 {
                     made.push(name);
                 } else if output(&mut world.kubectl_command(&["delete", &name])).status.success() {
@@ -92,7 +92,7 @@ impl Recorder {
         Self { enough, acknowledged, thread: Some(thread) }
     }
 
-    /// Nobody dies before the server has acknowledged something more.
+    /// Waits until the API server has acknowledged another write.
     fn until_acknowledged(&self, world: &World) {
         let before = self.acknowledged.load(Ordering::Relaxed);
         let more = || self.acknowledged.load(Ordering::Relaxed) > before;
@@ -106,7 +106,7 @@ impl Recorder {
     }
 }
 
-/// A test that fails leaves no cluster behind: the recorder shares it.
+/// Stops the thread, so that a failing test leaves no cluster behind: the recorder shares it.
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.enough.store(true, Ordering::Relaxed);
@@ -116,7 +116,7 @@ impl Drop for Recorder {
     }
 }
 
-/// Different each time; the seed is told, so that a failure can be repeated.
+/// A random generator with a new seed for each run; the seed is printed, so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! Whole clusters as users have them: the built executable, real containers, network
-//! namespaces without a way out. One story a file.
+//! Tests of whole clusters as users run them: the built executable, real containers, network namespaces without
+//! external connectivity. Each file is one scenario.
 
 mod bad_input;
 mod comes_and_goes;

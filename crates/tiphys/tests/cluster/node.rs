@@ -1,10 +1,9 @@
-//! What a kubelet does beside running pods: it refuses what does not fit, gives pods other
-//! amounts while they run, puts large logs aside, shows numbers, and has pods go when the
-//! node runs short. Each flag of these changes something.
+//! The kubelet's node-level features: admission of pods that do not fit, in-place resize, log rotation, metrics, and
+//! eviction when the node runs out of a resource. Each flag for these has an effect.
 
 use crate::world::{Running, World};
 
-/// A pod for the node, whether or not anybody schedules.
+/// A pod that is bound to the node, without a scheduler.
 fn pod(name: &str, more: &str, container: &str) -> String {
     format!(
         "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{nodeName: n2, \
@@ -52,7 +51,7 @@ fn a_node_knows_its_limits() {
     let file = world.file("pods.yaml", &pods.concat());
     world.kubectl(&["create", "-f", &file]);
 
-    // what does not fit is refused, and told why
+    // a pod that does not fit is rejected, with the reason
     for (name, reason) in
         [("greedy", "OutOfcpu"), ("elsewhere", "NodeAffinity"), ("kernel", "SysctlForbidden")]
     {
@@ -73,7 +72,7 @@ fn a_node_knows_its_limits() {
     other_amounts(&world, &get);
     numbers(&world);
 
-    // the log of the talker was put aside, and is read all the same
+    // the container's log was rotated, and is still readable
     let logs = world.path().join("other-logs");
     world.until("a log was put aside", || {
         let pods = std::fs::read_dir(&logs).expect("logs").flatten();
@@ -93,7 +92,7 @@ fn a_node_knows_its_limits() {
     world.assert_nothing_left();
 }
 
-/// Another kubelet wants more memory left than there is: pods go, new ones are refused.
+/// Starts a kubelet with an eviction threshold that is always met: pods are evicted, new ones are rejected.
 fn short_of_memory(world: &World, get: &dyn Fn(&str, &str) -> String) {
     let _running = kubelet(world, &["--eviction-hard", "memory.available<1000Ti"]);
     for name in ["web", "talker"] {
@@ -145,7 +144,7 @@ fn kubelet(world: &World, more: &[&str]) -> Running {
     Running::start(command)
 }
 
-/// The chain of causes reaches the kubelet's own steps.
+/// The chain of causes contains the kubelet's own steps.
 fn why_it_runs(world: &World) {
     let why = world.tiphys_at(&["history", "pod/web"], "--kubeconfig", "kubeconfig/admin");
     assert!(why.contains("container c runs"), "{why}");
@@ -182,7 +181,7 @@ fn other_amounts(world: &World, get: &dyn Fn(&str, &str) -> String) {
     let quota = quota.expect("a quota");
     assert_eq!(quota.split_whitespace().next(), Some("30000"), "{groups}");
 
-    // more than the node has is not even asked of it
+    // a resize beyond the node's allocatable resources is rejected by the API server
     let refused = world.refused(&[&resize[..], &[&patch("1000")]].concat());
     assert!(refused.contains("node didn't have enough allocatable resources: cpu"), "{refused}");
     assert_eq!(get("web", &format!("{status}.resources.limits.cpu}}")), "300m");

@@ -1,10 +1,10 @@
-//! The cluster's name server is an ordinary workload: it can be deleted, and another's
-//! manifest applied in its place, at the same address.
+//! The cluster DNS is an ordinary workload: it can be deleted, and another DNS server's manifest applied in its
+//! place, with the same cluster IP.
 
 use crate::world::{World, output, run};
 
-/// A name server that others installed: other names, another domain, its own way to be
-/// deployed; only the address is the one that pods are told of.
+/// A DNS server that a user installs: other names, another domain, another way of deployment; only the cluster IP is
+/// the one that pods use.
 const OTHER: &str = "
 apiVersion: v1
 kind: ServiceAccount
@@ -73,7 +73,7 @@ fn another_name_server_takes_the_place_of_ours() {
     });
     world.until("the other server answers", || answers("names.other.test"));
 
-    // a restart does not bring back what was deleted
+    // a restart does not recreate what was deleted
     world.kill("control");
     world.until("the node is ready again", || {
         world.try_kubectl(&["get", "nodes"]).contains(" Ready ")
@@ -82,7 +82,7 @@ fn another_name_server_takes_the_place_of_ours() {
     assert!(answers("names.other.test"));
 }
 
-/// `--disable` leaves out what `manifest` prints: applied, it does the same.
+/// Components that `--disable` leaves out work the same when the output of `manifest` is applied.
 #[test]
 fn what_is_left_out_can_be_applied() {
     let world = World::new("manifests");

@@ -12,7 +12,7 @@ use crate::{
     world::{Running, World, run},
 };
 
-/// A pod that ends soon when it is deleted.
+/// A pod that terminates soon after it is deleted.
 fn pod(name: &str, spec: &str) -> String {
     format!(
         "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: {name}}}}}\n\
@@ -20,12 +20,13 @@ fn pod(name: &str, spec: &str) -> String {
     )
 }
 
-/// A container that runs a line of shell.
+/// A container that runs a shell script.
 fn container(name: &str, script: &str, more: &str) -> String {
     let script = script.replace('\'', "''");
     format!("{{name: {name}, image: '{SHELL}', command: [/bin/sh, -c, '{script}'], {more}}}")
 }
 
+/// A cluster for the tests of pods.
 struct Cluster {
     world: World,
 }
@@ -59,7 +60,7 @@ impl Cluster {
 
 const READY: &str = "{.status.conditions[?(@.type=='Ready')].status}";
 
-/// A variable that is taken from the file `env` of the volume `config`.
+/// An environment variable from the file `env` of the volume `config`.
 fn from_file(name: &str, key: &str, optional: bool) -> String {
     let optional = if optional { ", optional: true" } else { "" };
     format!(
@@ -145,7 +146,7 @@ fn restart_rules() -> String {
             "restartPolicy: Never, restartPolicyRules: [{{action: {action}, exitCodes: {{operator: In, values: [42]}}}}]"
         )
     };
-    // fails the first time only
+    // fails only the first time
     let once = |code: u8, last: &str| {
         format!("if [ -f /state/done ]; then {last}; fi; touch /state/done; exit {code}")
     };
@@ -226,7 +227,7 @@ fn check_gates(cluster: &Cluster) {
 /// A pod that takes long to terminate and is not ready meanwhile.
 fn ends_slowly() -> String {
     let script = "trap 'rm /tmp/ready' TERM; touch /tmp/ready; while true; do sleep 0.1; done";
-    // a busy machine takes its time: the others wait for the first
+    // a busy host is slow: the other probes wait for the startup probe
     let probe = |kind: &str, failures: u32| {
         format!(
             "{kind}: {{exec: {{command: [/bin/sh, -c, 'test -f /tmp/ready']}}, periodSeconds: 1, \
@@ -257,7 +258,7 @@ fn check_ends_slowly(cluster: &Cluster) {
     cluster.world.kubectl(&["delete", "pod", "slow", "--grace-period=0", "--force"]);
 }
 
-/// One image comes from a registry that never answers, the other from none.
+/// Pods whose image is in a registry that never responds, or in none.
 fn without_images() -> String {
     let pull = |name: &str, image: &str| {
         pod(name, &format!("containers: [{{name: c, image: '{image}', imagePullPolicy: Always}}]"))
@@ -285,7 +286,7 @@ fn check_without_images(cluster: &Cluster) {
     assert!(why.contains("is waiting to start: trying and failing to pull image"), "{why}");
 }
 
-/// The kubelet's own port: who is let in, and what it shows.
+/// The kubelet's own port: which clients are authorized, and what it serves.
 fn check_port(cluster: &Cluster) {
     let world = &cluster.world;
     let port = "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}";
@@ -339,7 +340,7 @@ fn check_port(cluster: &Cluster) {
     assert!(metrics().contains(ended), "{}", metrics());
 }
 
-/// Logs are where collectors look for them, and go with their pod.
+/// Logs are in the directory that log collectors expect, and are deleted with their pod.
 fn check_logs(cluster: &Cluster) -> PathBuf {
     let file = |pod: &str, container: &str| {
         let uid = cluster.get(pod, "{.metadata.uid}");
@@ -366,7 +367,7 @@ fn check_logs(cluster: &Cluster) -> PathBuf {
 #[test]
 fn env_files_restart_rules_and_readiness_gates() {
     let cluster = Cluster::up("pods");
-    // it reads until the other side has enough of it
+    // reads until the other side closes the connection
     let silent = ["nc", "-ll", "-p", "5051", "-e", "/bin/sh", "-c", "exec cat > /dev/null"];
     let _silent = Running::start(cluster.world.inside("busybox", &silent));
     cluster.create(&[

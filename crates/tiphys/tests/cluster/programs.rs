@@ -1,4 +1,4 @@
-//! Programs of others: given, on the path, or built once from Go's modules.
+//! Finds upstream's programs: named by an environment variable, on the path, or built once from Go modules.
 
 use std::{
     env,
@@ -8,7 +8,8 @@ use std::{
 
 use crate::world::output;
 
-/// The variable of that name in capitals says where it is. `None`: it is not there, and cannot be built.
+/// The path of a program, which the environment variable of that name in capitals may set. `None`: it is not
+/// installed and cannot be built.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     if let Some(given) = env::var_os(name.to_uppercase()) {
         return Some(given.into());

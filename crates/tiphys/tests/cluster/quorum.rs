@@ -1,5 +1,5 @@
-//! The data is in three members of etcd, and two of them go: what runs goes on, writes fail
-//! in time, and when they are back all goes on by itself.
+//! An external etcd of three members loses two of them: running pods keep running, writes fail in time, and the
+//! cluster recovers by itself when the members are back.
 //!
 //! ```text
 //!  member 1 ══ bridge ══ member 2        the bridge is in the network of the cluster
@@ -21,11 +21,10 @@ use crate::{
     world::{World, output, run},
 };
 
-/// No write may take longer: the store's deadline is ten seconds; the rest is for a machine
-/// that has no time.
+/// Maximum duration of a write: the store's deadline of ten seconds, and the rest for a busy host.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// For so long it must go on without a quorum: longer than leases and watches last.
+/// How long the cluster must run without a quorum: longer than leases and watches last.
 const WITHOUT: Duration = Duration::from_secs(20);
 
 #[test]
@@ -41,7 +40,7 @@ fn a_cluster_outlives_the_quorum_of_its_etcd() {
     let inside = format!("--target={}", world.process(&pod["pod/".len()..]));
     let service = ["get", "service", "hello", "-o", "jsonpath={.spec.clusterIP}"];
     let service = format!("http://{}/", world.kubectl(&service));
-    // Nobody is asked for this but the pods, the kernel and the name server.
+    // This involves only the pods, the kernel and the cluster DNS.
     let fetch = |url: &str| {
         let fetch = [&inside, "--net", "--mount", "/tiphys", "hello", "--fetch", url];
         String::from_utf8_lossy(&output(Command::new("nsenter").args(fetch)).stdout).into_owned()
@@ -52,7 +51,7 @@ fn a_cluster_outlives_the_quorum_of_its_etcd() {
     let processes = || ["supervisor", "control", "node"].map(|part| world.pid(part));
     let before = processes();
 
-    // While members elect a leader a write may be refused, or done without a word.
+    // While the members elect a leader, a write may fail, or succeed without a response.
     let makes = |name: &str, args: &[&str]| {
         world.until("it is written", || {
             let _ = output(&mut world.kubectl_command(args));
@@ -94,7 +93,7 @@ fn a_cluster_outlives_the_quorum_of_its_etcd() {
     println!("{refused} writes refused without a quorum");
 }
 
-/// Three members of etcd, each in a network of its own. They go with this.
+/// Three members of etcd, each in its own network namespace. They are stopped on drop.
 struct Members {
     networks: Vec<String>,
     folder: TempDir,

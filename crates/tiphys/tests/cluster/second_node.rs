@@ -1,4 +1,4 @@
-//! A second machine joins, takes its share, stops, and comes back.
+//! A second host joins, runs its share of the pods, stops, and comes back.
 
 use std::{
     process::Command,
@@ -7,7 +7,8 @@ use std::{
 
 use crate::world::{World, run};
 
-/// Nobody waits five minutes here before pods leave a node that is away.
+/// An application whose tolerations evict its pods from an unreachable node sooner than after the default five
+/// minutes.
 const APPLICATION: &str = r"
 apiVersion: apps/v1
 kind: Deployment
@@ -27,7 +28,7 @@ spec:
         image: tiphys.local/hello:1
         readinessProbe: {httpGet: {path: /, port: 80}, periodSeconds: 1}
 ";
-/// A lease that is not renewed is noticed after 50 s.
+/// Timeout for the node to become unreachable: a lease that is not renewed is noticed after 50 s.
 const NOTICED: Duration = Duration::from_mins(2);
 
 #[test]
@@ -36,7 +37,7 @@ fn pods_leave_a_node_that_stops_and_it_can_come_back() {
     let membership = two_nodes(&first, &second, APPLICATION);
     pods_reach_each_other(&first);
 
-    // A container that dies is started again.
+    // A container that is killed is restarted.
     kill_a_container(&first);
     first.until("the container is back", || restarts(&first) == 1 && ready(&first) == "4");
 
@@ -58,7 +59,7 @@ fn pods_leave_a_node_that_stops_and_it_can_come_back() {
     first.assert_nothing_left();
 }
 
-/// What users have who say nothing of tolerations.
+/// With the default tolerations.
 #[test]
 #[ignore = "takes more than six minutes"]
 fn pods_stay_for_five_minutes_on_a_node_that_is_away() {
@@ -81,7 +82,7 @@ fn pods_stay_for_five_minutes_on_a_node_that_is_away() {
     assert!(stayed > Duration::from_secs(280), "{stayed:?}");
 }
 
-/// Two nodes that share the pods of an application. Gives what the second joined with.
+/// Starts two nodes that share the pods of an application. Returns the membership file of the second.
 fn two_nodes(first: &World, second: &World, application: &str) -> String {
     first.tiphys(&["up", "--node-name", "n1"]);
     let refused = first.try_tiphys(&["kubeconfig", "--node", "N_2"]);
@@ -104,7 +105,7 @@ fn nodes_of(world: &World) -> String {
     world.kubectl(&["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}"])
 }
 
-/// The nodes of those pods that nobody has deleted.
+/// The nodes of the pods that are not terminating.
 fn running_on(world: &World) -> String {
     let lines =
         "jsonpath={range .items[*]}{.spec.nodeName} {.metadata.deletionTimestamp}{\"\\n\"}{end}";
@@ -118,7 +119,7 @@ fn restarts(world: &World) -> u32 {
     counts.split(' ').filter_map(|count| count.parse::<u32>().ok()).sum()
 }
 
-/// From a pod on one node to one on the other, by address.
+/// A pod on one node reaches a pod on the other by its IP.
 fn pods_reach_each_other(world: &World) {
     let of = |node: &str, what: &str| {
         let selector = format!("spec.nodeName={node}");

@@ -1,5 +1,5 @@
-//! Clusters and nodes under a service manager: in the foreground, with a word when they are
-//! ready, and started again by the same command.
+//! Clusters and nodes under a service manager: they run in the foreground, notify it when they are ready, and start
+//! again with the same command.
 
 use std::{
     os::unix::net::UnixDatagram,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::world::{Running, World, run};
 
-/// Only a failing test waits this long.
+/// Timeout of a wait; reached only by a failing test.
 const LONGEST: Duration = Duration::from_mins(2);
 
-/// What a service manager listens on.
+/// The notification socket of a service manager, and its path.
 struct Notified(UnixDatagram, String);
 
 impl Notified {
@@ -59,7 +59,7 @@ fn both_kinds_of_nodes_run_as_services() {
     let capacity = ["get", "node", "n2", "-o", "jsonpath={.status.capacity.pods}"];
     first.until("the kubelet has its flag", || first.try_kubectl(&capacity) == "17");
 
-    // a stop of the service ends the processes, and the same folder starts again with `up`
+    // stopping the service stops the processes, and `up` starts the same data directory again
     let pid = node.pid().to_string();
     run(Command::new("kill").arg(&pid));
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Every setting can be changed by running `up` again, by flags or in the file; what cannot is
-//! refused with the reason, and nothing is stopped for it.
+//! Every setting can be changed by running `up` again, by flags or in the file; a change that is not possible is
+//! rejected with the reason, and stops nothing.
 
 use std::{fs, process::Command};
 
@@ -71,7 +71,7 @@ fn settings_change_by_running_up_again() {
     assert!(again.contains("already runs") && again.contains("with these settings"), "{again}");
     refused_without_a_stop(&world);
 
-    // the same by the file
+    // the same change in the file
     let config = world.path().join("config.yaml");
     let text = fs::read_to_string(&config).expect("the settings");
     fs::write(&config, text.replace("max-pods=7", "max-pods=9")).expect("written");
@@ -107,7 +107,7 @@ fn the_node_has_a_role_and_events(world: &World) {
     world.kubectl(&["uncordon", "n1"]);
 }
 
-/// Of the settings of the kernel that are not safe, a pod has those that the kubelet's flag allows.
+/// A pod may set only those unsafe sysctls that the kubelet's flag allows.
 fn sysctls(world: &World) {
     let pod = |name: &str, sysctl: &str| {
         let pod = format!(
@@ -139,7 +139,7 @@ spec:
     world.kubectl(&["delete", "pod", "tuned", "refused", "--now"]);
 }
 
-/// An error is one line, and the cluster goes on as it was.
+/// An invalid setting is an error of one line, and the cluster keeps running unchanged.
 fn refused_without_a_stop(world: &World) {
     let parts = || ["supervisor", "control", "node"].map(|part| world.pid(part));
     let before = parts();

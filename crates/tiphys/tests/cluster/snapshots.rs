@@ -1,11 +1,11 @@
-//! What is stored outlives its machine, and nobody reads secrets from what lies around.
+//! Snapshots: the stored objects survive their host, and Secrets cannot be read from any file on disk.
 
 use std::{fs, path::Path};
 
 use crate::world::{Running, World, run};
 
 const SECRET: &str = "plain-to-see-4711";
-/// The same as objects have it.
+/// The same in base64, as Secrets contain it.
 const ENCODED: &str = "cGxhaW4tdG8tc2VlLTQ3MTE=";
 
 #[test]
@@ -32,7 +32,7 @@ fn a_cluster_moves_to_another_machine() {
     assert!(status.contains("revision ") && status.contains("keys "), "{status}");
     assert!(status.contains("keys of the cluster: sealed in it"), "{status}");
 
-    // again and again, and only the newest stay
+    // saved periodically, and only the newest are kept
     let folder = one.path().join("kept");
     let mut command = one.command(&["snapshot", "save", "--every", "1s", "--keep", "2"]);
     command.arg(&folder).arg("--data-dir").arg(one.path());
@@ -58,7 +58,7 @@ fn a_cluster_moves_to_another_machine() {
 
     broken_restores_are_refused(&one, &two, (&plain, &file, &phrase));
 
-    // one file is all that another machine with another address needs
+    // one file is all that another host with another IP needs
     let restore = ["snapshot", "restore", &file, "--passphrase-file", &phrase];
     let said = two.tiphys(&restore);
     assert!(said.contains("keys restored"), "{said}");
@@ -74,7 +74,7 @@ fn a_cluster_moves_to_another_machine() {
     let nodes = two.kubectl(&["get", "nodes", "--no-headers"]);
     assert!(nodes.starts_with("n1 ") && nodes.lines().count() == 1, "{nodes}");
 
-    // back to what was saved, in place; what was there is kept
+    // restored in place; the previous store is kept
     two.kubectl(&["delete", "configmap", "m"]);
     let running = two.try_tiphys(&[&restore[..], &["--in-place"]].concat());
     assert!(running.contains("end it with `tiphys down` first"), "{running}");
@@ -91,7 +91,7 @@ fn a_cluster_moves_to_another_machine() {
     two.tiphys(&["down", "--now"]);
 }
 
-/// What could not be used afterwards is not restored, and leaves nothing.
+/// A restore that would leave an unusable cluster is rejected, and leaves nothing behind.
 fn broken_restores_are_refused(
     one: &World,
     two: &World,
@@ -116,10 +116,10 @@ fn read(world: &World, name: &str) -> String {
     fs::read_to_string(world.path().join(name)).expect("a file")
 }
 
-/// What is larger is an executable, or a layer with one.
+/// Larger files are executables or image layers with one; they are not searched.
 const LARGE: u64 = 32 << 20;
 
-/// The files below a folder that have a text.
+/// The files below a directory that contain a text.
 fn holding(folder: &Path, text: &[u8]) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries

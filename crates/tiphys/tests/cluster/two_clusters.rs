@@ -1,10 +1,10 @@
-//! Two clusters on one machine, in one network: neither touches the other.
+//! Two clusters on one host, in one network namespace: neither affects the other.
 
 use std::process::Command;
 
 use crate::world::{World, output, run, said};
 
-/// The second cluster's, by its name.
+/// The second cluster, addressed by its `--name`.
 struct Named<'a> {
     world: &'a World,
     name: String,
@@ -75,7 +75,7 @@ fn two_clusters_do_not_touch_each_other() {
         world.until("the service answers", || answers(url));
     }
 
-    // commands find the cluster that they are to find
+    // commands select the cluster that the environment or a flag names
     let mut status = world.command(&["status"]);
     let status = run(status.env("TIPHYS_DATA_DIR", other.folder()));
     assert!(status.contains(&other.folder()), "{status}");
@@ -84,7 +84,7 @@ fn two_clusters_do_not_touch_each_other() {
     assert!(nowhere.contains("there is no cluster in /var/lib/tiphys-nowhere"), "{nowhere}");
     assert!(nowhere.contains(&other.folder()), "says where there are some: {nowhere}");
 
-    // one goes, with all that it has, and the other does not notice
+    // one is wiped, and the other is not affected
     run(&mut other.command(&["down", "--wipe", "--now"]));
     assert!(!std::path::Path::new(&other.folder()).exists());
     assert!(answers(&urls[0]) && !answers(&urls[1]));

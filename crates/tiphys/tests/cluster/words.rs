@@ -1,5 +1,4 @@
-//! What users read: every error names the thing and the way out, and commands say at a glance how
-//! things are.
+//! Messages for users: every error names the cause and the remedy, and commands give a summary of the state.
 
 use std::{
     fs,
@@ -10,7 +9,7 @@ use std::{
 
 use crate::world::{Running, World, output, run, said};
 
-/// What a command complained of: one line, and the exit code 1.
+/// The error of a command: one line, with exit code 1.
 fn complaint(out: &Output) -> String {
     let text = String::from_utf8_lossy(&out.stderr).trim_end().to_owned();
     assert_eq!(out.status.code(), Some(1), "{text}");
@@ -46,7 +45,7 @@ fn errors_name_the_thing_and_the_way_out() {
     assert!(wrong.contains("Usage: tiphys up "), "{wrong}");
     assert!(wrong.contains("a similar argument exists: '--port'"), "{wrong}");
 
-    // a folder that an ordinary user may enter, a program that it may run
+    // a directory that an ordinary user may enter, and an executable that it may run
     let open = tempfile::tempdir().expect("a folder");
     fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).expect("its mode");
     let program = open.path().join("tiphys").to_string_lossy().into_owned();
@@ -72,7 +71,7 @@ fn errors_name_the_thing_and_the_way_out() {
     );
 }
 
-/// A program that has a port.
+/// Starts a program that listens on a port.
 fn listen(world: &World, port: &str) -> Running {
     let running = Running::start(world.command(&["hello", "--port", port]));
     let url = format!("http://127.0.0.1:{port}/");
@@ -96,7 +95,7 @@ fn a_port_that_is_taken_is_one_line_and_another_port_works() {
     let out = up(&["--port", "7443"]);
     assert!(out.status.success(), "{}", said(&out));
     world.tiphys(&["down", "--now", "--wipe"]);
-    // who says nothing gets the next free one
+    // without --port, the next free port is used
     let out = up(&[]);
     assert!(out.status.success(), "{}", said(&out));
     let config = fs::read_to_string(world.path().join("config.yaml")).expect("the settings");
@@ -109,7 +108,7 @@ fn a_port_that_is_taken_is_one_line_and_another_port_works() {
 #[test]
 fn commands_say_how_things_are() {
     let world = World::new("glance");
-    // somebody has the scheduler's port
+    // another program listens on the scheduler's port
     let busy = listen(&world, "10259");
     world.tiphys(&["up", "--node-name", "n1"]);
     world.kubectl(&["run", "web", "--image", "tiphys.local/hello:1"]);
@@ -157,7 +156,7 @@ fn commands_say_how_things_are() {
     world.assert_nothing_left();
 }
 
-/// As `kubectl get cs` shows it: all three are well, wherever they serve.
+/// `kubectl get componentstatuses` reports all three as healthy, whatever ports they use.
 fn component_statuses(world: &World) {
     let all = world.kubectl(&["get", "componentstatuses", "--no-headers"]);
     let healthy: Vec<Vec<&str>> =
@@ -197,7 +196,7 @@ fn logs(world: &World) {
     let kubelet = world.tiphys(&["logs", "kubelet"]);
     assert!(kubelet.lines().all(|line| line.starts_with("node: ") && line.contains("kubelet")));
 
-    // -f goes on, and a reader that goes away ends it quietly
+    // -f continues, and ends quietly when its reader closes the pipe
     let path = world.path().join("log/supervisor.log");
     let mut log = fs::OpenOptions::new().append(true).open(path).expect("the log");
     writeln!(log, "said before").expect("written");

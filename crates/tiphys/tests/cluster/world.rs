@@ -1,5 +1,5 @@
-//! A machine of its own for one test: a network namespace whose default route ends
-//! in its own peer, and a data folder. The real machine is the same afterwards.
+//! A simulated host for one test: a network namespace whose default route ends in its own veth peer, and a data
+//! directory. The real host is unchanged afterwards.
 
 use std::{
     fs,
@@ -11,12 +11,13 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Only a failing test waits this long.
+/// Timeout of a wait; reached only by a failing test.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// A simulated host, with the data directory of a cluster.
 pub(crate) struct World {
     namespace: String,
-    /// Only root may enter it: the data folder is below.
+    /// The parent of the data directory, which only root may enter.
     _folder: TempDir,
     data: PathBuf,
     machine: String,
@@ -24,7 +25,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A machine whose only cable ends in itself.
+    /// A host whose only network interface is connected to itself.
     pub(crate) fn new(name: &str) -> Self {
         let machine = machine();
         let namespace = namespace(name);
@@ -33,7 +34,7 @@ impl World {
         Self::with_address(namespace, machine, 2)
     }
 
-    /// Two machines, and a cable from one to the other.
+    /// Two hosts whose network interfaces are connected to each other.
     pub(crate) fn pair(name: &str) -> (Self, Self) {
         let machine = machine();
         let (one, other) = (namespace(name), namespace(&format!("{name}-2")));
@@ -57,21 +58,21 @@ impl World {
         &self.data
     }
 
-    /// The group of that name below the cluster's own, which `down` removes.
+    /// The cgroup of that name below the cluster's own, which `down` removes.
     pub(crate) fn group(&self, name: &str) -> String {
         let path = self.path().to_str().expect("text");
         let sum = run(Command::new("sh").args(["-c", "printf %s \"$0\" | sha256sum", path]));
         format!("/tiphys-{}/{name}", &sum[..8])
     }
 
-    /// Writes a file beside the data; gives its path.
+    /// Writes a file into the data directory; returns its path.
     pub(crate) fn file(&self, name: &str, content: &str) -> String {
         let path = self.path().join(name);
         fs::write(&path, content).expect("a test has room for a file");
         path.to_str().expect("text").to_owned()
     }
 
-    /// Flags for a kubelet that runs alone: the certificate that its port shows, and the key.
+    /// Flags for a separate kubelet: its serving certificate and the key.
     pub(crate) fn serving_flags(&self, node: &str) -> [String; 2] {
         let given = self.tiphys(&["kubeconfig", "--node", node]);
         let given: serde_json::Value = serde_json::from_str(&given).expect("json");
@@ -84,15 +85,16 @@ impl World {
         [format!("--tls-cert-file={certificate}"), format!("--tls-private-key-file={key}")]
     }
 
+    /// The built executable, in this network namespace.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        // A measurement wants the release build.
+        // Measurements use a release build.
         match std::env::var_os("TIPHYS_EXECUTABLE").as_ref().and_then(|given| given.to_str()) {
             Some(given) => self.inside(given, args),
             None => self.inside(env!("CARGO_BIN_EXE_tiphys"), args),
         }
     }
 
-    /// A program of the machine, in this network.
+    /// A program of the real host, in this network namespace.
     pub(crate) fn inside(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace)).arg(program).args(args);
@@ -105,17 +107,17 @@ impl World {
         command
     }
 
-    /// Runs `tiphys` on this data, and gives what it said.
+    /// Runs `tiphys` with this data directory, and returns its output.
     pub(crate) fn tiphys(&self, args: &[&str]) -> String {
         run(&mut self.with(args, "--data-dir", ""))
     }
 
-    /// The same with another flag that names a file of the data.
+    /// Like `tiphys`, with another flag that names a file below the data directory.
     pub(crate) fn tiphys_at(&self, args: &[&str], flag: &str, below: &str) -> String {
         run(&mut self.with(args, flag, below))
     }
 
-    /// The same, whether it succeeds or not; both outputs.
+    /// Like `tiphys`, but may fail; returns standard output and standard error.
     pub(crate) fn try_tiphys(&self, args: &[&str]) -> String {
         said(&output(&mut self.with(args, "--data-dir", "")))
     }
@@ -124,13 +126,13 @@ impl World {
         run(&mut self.kubectl_command(args))
     }
 
-    /// What it said on its standard output, whether it succeeds or not.
+    /// The standard output of kubectl, which may fail.
     pub(crate) fn try_kubectl(&self, args: &[&str]) -> String {
         let out = output(&mut self.kubectl_command(args));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// What it complained of. It has to.
+    /// The standard error of kubectl, which must fail.
     pub(crate) fn refused(&self, args: &[&str]) -> String {
         let out = output(&mut self.kubectl_command(args));
         assert!(!out.status.success(), "kubectl {args:?}: {}", said(&out));
@@ -149,7 +151,7 @@ impl World {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// The process of a pod that runs `hello`, as the machine numbers it.
+    /// The pid, on the real host, of a pod that runs `hello`.
     pub(crate) fn process(&self, pod: &str) -> String {
         let uid = "jsonpath={.metadata.uid} {.metadata.annotations.kubernetes\\.io/config\\.hash}";
         let uids = self.kubectl(&["get", "pod", pod, "-o", uid]);
@@ -162,7 +164,7 @@ impl World {
         all.lines().find(of_pod).expect("the container runs").to_owned()
     }
 
-    /// Ends one of our own processes, without a word.
+    /// Kills one of the cluster's processes with SIGKILL.
     pub(crate) fn kill(&self, part: &str) {
         let pid = self.pid(part).expect("a pid");
         let out = output(Command::new("kill").arg("-9").arg(&pid));
@@ -184,6 +186,7 @@ impl World {
         self.within(PATIENCE, what, holds);
     }
 
+    /// Waits until `holds` returns true; panics after `patience`.
     pub(crate) fn within(&self, patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
         let began = Instant::now();
         while !holds() {
@@ -196,7 +199,7 @@ impl World {
         said(&output(&mut self.with(&["logs"], "--data-dir", "")))
     }
 
-    /// No process, mount, group, interface or table of ours.
+    /// Requires that no process, mount, cgroup, interface or nftables table of the cluster is left.
     pub(crate) fn assert_nothing_left(&self) {
         let folder = self.path().to_str().expect("text");
         let processes = output(Command::new("pgrep").args(["-f", "-a", &format!("{folder}/bin")]));
@@ -219,7 +222,7 @@ impl Drop for World {
     }
 }
 
-/// A process that ends with the test.
+/// A process that is stopped with the test.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -246,12 +249,12 @@ impl Drop for Running {
     }
 }
 
-/// A process that has ended and was not waited for is there, but has no root.
+/// Whether a process runs. A zombie still exists, but has no root.
 fn is_alive(pid: &str) -> bool {
     Path::new("/proc").join(pid).join("root").exists()
 }
 
-/// What a test must not touch.
+/// The network configuration of the real host, which a test must not change.
 fn machine() -> String {
     let links = names(&ip("-o link"));
     let routes = ip("route");
@@ -275,16 +278,19 @@ fn ip(args: &str) -> String {
     run(Command::new("ip").args(args.split(' ')))
 }
 
+/// Runs a command and returns its output, whatever its exit status is.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
+/// Runs a command, which must succeed, and returns its standard output.
 pub(crate) fn run(command: &mut Command) -> String {
     let out = output(command);
     assert!(out.status.success(), "{command:?}: {}", said(&out));
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+/// Standard output and standard error of a command.
 pub(crate) fn said(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }

@@ -1,6 +1,6 @@
-//! Documents whose commands are run: the user's book (`docs/book/src`) and the first week
-//! (`tests/first_week`). A document is read from top to bottom by one shell on a machine of its own,
-//! and every command has to answer as the document says. `markdown.rs` has the rules.
+//! Runs the commands of documents: the user's book (`docs/book/src`) and the first week (`tests/first_week`). One
+//! shell on a simulated host executes a document from top to bottom, and the output of every command must match the
+//! document. `markdown.rs` has the rules.
 
 #[path = "../security/image.rs"]
 #[allow(dead_code, reason = "shared with the attacks, which use more of it")]
@@ -19,7 +19,7 @@ use std::{
 
 use self::{reader::Reader, world::World};
 
-/// Clusters of two documents at once would only make each other slow.
+/// Serializes the documents: clusters of two at once would only slow each other down.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -76,7 +76,7 @@ fn the_book_coming_from() {
     on_one_node("coming", "docs/book/src/coming-from.md", None);
 }
 
-/// Every chapter has to be named by a test here.
+/// Requires that a test here names every chapter.
 #[test]
 fn every_chapter_is_read() {
     let folder = repository().join("docs/book/src");
@@ -88,7 +88,7 @@ fn every_chapter_is_read() {
     }
 }
 
-/// After so many a document is given up.
+/// Number of failures after which the rest of a document is skipped.
 const MOST_FAILURES: usize = 9;
 
 fn on_one_node(name: &str, document: &str, kubectl: Option<&str>) {
@@ -123,7 +123,7 @@ fn read_with(name: &str, document: &str, kubectl: Option<&str>, two: bool) {
         };
         if let Err(error) = reader.follow(step) {
             failures.push(format!("{document}:{}: {error}", step.line));
-            // what follows mostly builds on what went before
+            // later steps mostly depend on earlier ones
             if failures.len() == MOST_FAILURES {
                 break;
             }
@@ -134,6 +134,6 @@ fn read_with(name: &str, document: &str, kubectl: Option<&str>, two: bool) {
 }
 
 fn repository() -> PathBuf {
-    // cargo runs tests in the package's folder
+    // cargo runs tests in the package's directory
     PathBuf::from("../..")
 }

@@ -1,4 +1,4 @@
-//! What a document asks its reader to do.
+//! Parses a document into the steps that it tells its reader to do.
 //!
 //! - A block ```` ```console ```` has lines `$ COMMAND` and, below each, what it prints. `...` stands for
 //!   any text in a line; alone in a line, for any lines. How wide a gap is does not matter. A command without
@@ -7,7 +7,7 @@
 //!   ends with an error. `second-machine`: on the second machine.
 //! - A block ```` ```yaml file=NAME ```` is saved as NAME.
 
-/// One thing to do, and the line of the document that says so.
+/// A step, and the line of the document where it is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) line: usize,
@@ -15,6 +15,7 @@ pub(crate) struct Step {
     pub(crate) action: Action,
 }
 
+/// What a step does.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Save { name: String, content: String },
@@ -84,7 +85,7 @@ fn parse_console(
         .collect())
 }
 
-/// Whether the output is what the document shows.
+/// Whether the output matches what the document shows.
 pub(crate) fn agrees(prints: &[String], output: &str) -> bool {
     let output: Vec<&str> = output.lines().map(str::trim_end).collect();
     prints.is_empty() || lines_agree(prints, &output)

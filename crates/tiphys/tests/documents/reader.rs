@@ -1,4 +1,4 @@
-//! A shell on a machine of its own that does what a document says.
+//! A shell on a simulated host that executes the steps of a document.
 
 use std::{
     fs,
@@ -17,13 +17,14 @@ use crate::{
     world::World,
 };
 
-/// Where documents say that a cluster keeps its data.
+/// The data directory that documents mention.
 const DATA: &str = "/var/lib/tiphys";
-/// Only a document that is wrong waits this long.
+/// Timeout of a step; reached only if the document is wrong.
 const DEADLINE: Duration = Duration::from_secs(150);
 /// Printed after each command, with its exit status.
 const END: &str = "=end-of-command=";
 
+/// Executes the steps of a document in a shell.
 pub(crate) struct Reader<'a> {
     world: &'a World,
     shell: Child,
@@ -33,8 +34,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The reader works in a folder of its own, beside those of other machines. `busybox.tar` in it is an
-    /// image; what the document has saved is there too.
+    /// Starts the shell in its own directory. The directory contains `busybox.tar`, an image, and the files that the
+    /// document saves.
     pub(crate) fn new(world: &'a World, folder: PathBuf, kubectl: Option<&str>) -> Self {
         let programs = folder.join("bin");
         fs::create_dir_all(&programs).expect("a folder");
@@ -69,6 +70,7 @@ impl<'a> Reader<'a> {
         reader
     }
 
+    /// Executes a step and compares the output.
     pub(crate) fn follow(&mut self, step: &Step) -> Result<(), String> {
         match &step.action {
             Action::Save { name, content } => {
@@ -100,12 +102,12 @@ impl<'a> Reader<'a> {
         self.world.try_tiphys(&["logs"])
     }
 
-    /// The document's data folder is the test's.
+    /// Replaces the document's data directory by the test's.
     fn localize(&self, text: &str) -> String {
         text.replace(DATA, self.world.path().to_str().expect("text"))
     }
 
-    /// Runs one command to its end; gives its exit status, and what it printed.
+    /// Runs one command to its end; returns its exit status and output.
     fn run(&mut self, command: &str) -> Result<(i32, String), String> {
         let script = format!("{{ {command}\n}} < /dev/null\nprintf '\\n{END}%s\\n' \"$?\"\n");
         self.input.write_all(script.as_bytes()).map_err(|error| format!("the shell: {error}"))?;

@@ -1,4 +1,4 @@
-//! Objects that were exported, and manifests from elsewhere.
+//! Commands that change objects: exported objects, and manifests from other sources.
 
 use std::{fs, process::Stdio};
 
@@ -73,7 +73,7 @@ fn exported_objects(cluster: &Cluster) {
         assert_eq!(with(&["apply", "-f", "-"]), format!("{name} created\n"));
         world.kubectl(&["delete", &name]);
     }
-    // a pod, with all that the scheduler and the kubelet have written into it
+    // a pod, with all fields that the scheduler and the kubelet have written
     cluster.create(&crate::cluster::pod("exported", "sleep 100000", ""));
     cluster.until_running("exported");
     let exported = world.kubectl(&["get", "pod", "exported", "-o", "yaml"]);
@@ -115,7 +115,7 @@ fn from_a_web_server(cluster: &Cluster) {
     assert_eq!((code(&out), &*stderr(&out)), (1, expected));
 }
 
-/// YAML may begin like JSON.
+/// YAML in flow style starts like JSON.
 fn flow_style(cluster: &Cluster) {
     let object = "{apiVersion: v1, kind: ConfigMap, metadata: {name: flow}, data: {a: 'b'}}\n";
     let out = cluster.with_input(&["apply", "-f", "-"], object.as_bytes());
@@ -141,7 +141,7 @@ fn keeps_what_others_changed(cluster: &Cluster) {
     world.kubectl(&["delete", "configmap", "shared"]);
 }
 
-/// Events as they come, after those that are there.
+/// `events --watch` prints existing events, then new ones.
 fn events(cluster: &Cluster) {
     let events = ["events", "--watch", "--for", "pod/watched"];
     let mut command = cluster.command(&events);

@@ -1,4 +1,4 @@
-//! The cluster of all these tests, and commands with input and output of their own.
+//! The cluster that all these tests share, and kubectl commands with their input and output.
 
 use std::{
     io::Write as _,
@@ -11,9 +11,10 @@ use crate::{
     world::{World, output, said},
 };
 
+/// The cluster of the tests of kubectl.
 pub(crate) struct Cluster(World);
 
-/// A pod with a shell that does nothing by itself.
+/// A pod with an idle shell.
 pub(crate) const POD: &str = "shell";
 
 impl Cluster {
@@ -57,13 +58,13 @@ impl Cluster {
         let mut child = command.spawn().expect("the executable starts");
         let mut stdin = child.stdin.take().expect("a pipe");
         thread::scope(|scope| {
-            // whoever reads no more is no failure
+            // a command that does not read all of its input is no failure
             scope.spawn(move || drop(stdin.write_all(input)));
             child.wait_with_output().expect("it ends")
         })
     }
 
-    /// A script of the machine's bash in which `kubectl` is ours.
+    /// Runs a script with the host's bash, in which `kubectl` is ours.
     pub(crate) fn bash(&self, script: &str) -> Output {
         let config = self.0.path().join("kubeconfig/admin");
         let tiphys = env!("CARGO_BIN_EXE_tiphys");
@@ -74,7 +75,7 @@ impl Cluster {
     }
 }
 
-/// The exit code, or 128 and the signal.
+/// The exit code, or 128 plus the signal.
 pub(crate) fn code(out: &Output) -> i32 {
     use std::os::unix::process::ExitStatusExt as _;
     out.status.code().unwrap_or_else(|| 128 + out.status.signal().unwrap_or_default())
@@ -88,7 +89,7 @@ pub(crate) fn stderr(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// A pod that runs a script; `container` is more of its container, each line with its indentation.
+/// A pod that runs a script; `container` has further lines of its container, each with its indentation.
 pub(crate) fn pod(name: &str, script: &str, container: &str) -> String {
     let script = serde_json::to_string(script).expect("text");
     format!(

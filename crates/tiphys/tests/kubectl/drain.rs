@@ -1,4 +1,4 @@
-//! `drain`: all pods go at the same time, whoever is held holds up nobody.
+//! `drain`: pods are evicted in parallel, and a pod that a PodDisruptionBudget protects does not delay the others.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::{
     image,
 };
 
-/// Two applications, one of which may not lose its only pod.
+/// Two applications, one of which has a PodDisruptionBudget that protects its only pod.
 const OBJECTS: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -69,7 +69,7 @@ pub(crate) fn all(cluster: &Cluster) {
     ];
     world.until("the others have gone", || world.try_kubectl(&free).is_empty());
 
-    // without the budget's word
+    // `--disable-eviction` ignores the budget
     let out = cluster.kubectl(&[&drain[..], &["--disable-eviction", "--timeout=2m"]].concat());
     assert_eq!(code(&out), 0, "{}", stderr(&out));
     assert!(stdout(&out).contains(" deleted\n"), "{}", stdout(&out));

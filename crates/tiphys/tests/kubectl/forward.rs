@@ -1,4 +1,4 @@
-//! `port-forward`: connections to here are connections to the pod, to the end of each side.
+//! `port-forward`: local connections are forwarded to the pod, including the half-close of each side.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -11,7 +11,7 @@ use crate::{
     world::output,
 };
 
-/// A web server, and one that answers only when its client has said all.
+/// A web server, and a server that responds only after its client has closed its side.
 const SERVERS: &str = "mkdir /tmp/site; echo hello > /tmp/site/index.html; httpd -p 8080 -h /tmp/site; \
                        while true; do nc -l -p 8081 -e sh -c 'cat | wc -c'; done";
 
@@ -43,9 +43,10 @@ fn forwards(cluster: &Cluster, websockets: &str) {
     });
 }
 
+/// A running `port-forward`.
 struct Forward {
     child: Child,
-    /// Here, in the order of the arguments.
+    /// Local ports, in the order of the arguments.
     ports: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Which cluster is meant, and `why` on a pod that finds no node.
+//! Which cluster commands select, and `why` for a pod that is unschedulable.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ pub(crate) fn all(cluster: &Cluster) {
     reasons_of_each_node(cluster);
 }
 
-/// A command of a user who has no configuration.
+/// A command of a user without a kubeconfig.
 fn bare(cluster: &Cluster, args: &[&str]) -> Command {
     let mut command = cluster.world().command(args);
     command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/nonexistent");
@@ -32,7 +32,7 @@ fn finds_the_cluster_of_this_machine(cluster: &Cluster) {
         assert_eq!(code(&out), 0, "{args:?}: {}", stderr(&out));
         assert!(stdout(&out).contains("n1"), "{args:?}: {}", stdout(&out));
     }
-    // a configuration that the user names comes first
+    // a kubeconfig that the user names takes precedence
     let config = cluster.world().path().join("kubeconfig/admin");
     for args in [&["kubectl", "get", "pods", "-o", "name"][..], &["why", &format!("pod/{POD}")]] {
         let mut command = bare(cluster, args);
@@ -42,7 +42,7 @@ fn finds_the_cluster_of_this_machine(cluster: &Cluster) {
     }
 }
 
-/// `config` shows and changes the configuration that the other commands use.
+/// `config` shows and changes the kubeconfig that the other commands use.
 fn config_commands_use_the_same_file(cluster: &Cluster) {
     let copy = tempfile::tempdir().expect("a folder");
     let admin = copy.path().join("kubeconfig/admin");
@@ -83,7 +83,7 @@ fn wrong_files_are_named(cluster: &Cluster) {
     assert!(stderr(&out).contains("/nonexistent/other"), "{}", stderr(&out));
 }
 
-/// Two nodes that exist as objects only, and the real one, which is too small.
+/// Two nodes that exist as API objects only, and the real one, which is too small.
 fn reasons_of_each_node(cluster: &Cluster) {
     let world = cluster.world();
     for (node, cordoned) in [("paper-1", true), ("paper-2", false)] {
@@ -107,7 +107,7 @@ fn reasons_of_each_node(cluster: &Cluster) {
     };
     let (cordoned, tainted) = ("node(s) were unschedulable", "node(s) had untolerated taint(s)");
     shown(cordoned, tainted);
-    // the same numbers, but of other nodes
+    // the same reasons, but for other nodes
     world.kubectl(&["uncordon", "paper-1"]);
     world.kubectl(&["cordon", "paper-2"]);
     shown(tainted, cordoned);

@@ -1,5 +1,5 @@
-//! kubectl as users have it: the built executable, a real cluster, a real terminal. One cluster
-//! for all; one topic a file.
+//! kubectl as users run it: the built executable, a real cluster, a real terminal. All files share one cluster; each
+//! has one topic.
 
 mod changes;
 mod cluster;
@@ -21,7 +21,7 @@ use std::thread;
 
 use self::cluster::Cluster;
 
-/// One test, so that all of it has one cluster, which ends with it.
+/// All topics, in one test because they share one cluster, which is stopped at the end.
 #[test]
 fn kubectl() {
     let cluster = Cluster::start();
@@ -33,7 +33,7 @@ fn kubectl() {
         scope.spawn(|| local::all(&cluster));
         scope.spawn(|| forward::all(&cluster));
     });
-    // these disturb others
+    // these would disturb the others
     drain::all(&cluster);
     terminal::a_killed_connection(&cluster);
 }

@@ -1,4 +1,4 @@
-//! A terminal with a program in it, and a user in front.
+//! A pseudo-terminal with a program in it, and a simulated user who types.
 
 use std::{
     fs::File,
@@ -13,9 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Only a failing test waits this long.
+/// Timeout of a wait; reached only by a failing test.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// A program in a pseudo-terminal.
 pub(crate) struct Terminal {
     keyboard: File,
     /// Kept open, so that the terminal outlives the program.
@@ -54,6 +55,7 @@ impl Terminal {
         sys::descriptor::set_window_size(&self.keyboard, columns, rows).expect("a size");
     }
 
+    /// Everything that the terminal has shown so far.
     pub(crate) fn shown(&self) -> String {
         self.shown.lock().expect("no panic").clone()
     }
@@ -70,7 +72,7 @@ impl Terminal {
         i32::try_from(self.child.id()).expect("a pid")
     }
 
-    /// Waits until the program ends by itself; its exit code.
+    /// Waits until the program exits by itself; returns its exit code.
     pub(crate) fn end(&mut self) -> i32 {
         let began = Instant::now();
         let status: ExitStatus = loop {
@@ -83,7 +85,7 @@ impl Terminal {
         status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
     }
 
-    /// Whether the terminal edits lines and shows what is typed, as a shell expects it.
+    /// Whether the terminal is in cooked mode, with line editing and echo, as a shell expects it.
     pub(crate) fn is_cooked(&self) -> bool {
         use rustix::termios::{LocalModes, OutputModes, tcgetattr};
         let modes = tcgetattr(self.inner.as_fd()).expect("a terminal");

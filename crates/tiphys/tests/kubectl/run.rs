@@ -1,4 +1,4 @@
-//! `run` with our streams: output, exit codes, and containers that end before anybody looks.
+//! `run` with attached streams: output, exit codes, and containers that exit before kubectl attaches.
 
 use std::process::Output;
 
@@ -20,7 +20,7 @@ fn run(cluster: &Cluster, name: &str, flags: &[&str], command: &[&str], input: &
     cluster.with_input(&[&first, flags, &["--"], command].concat(), input.as_bytes())
 }
 
-/// A container that has ended before the attach: its log is its output.
+/// The container has exited before the attach: kubectl prints its log.
 fn short_ones(cluster: &Cluster) {
     let flags = ["--rm", "-i", "--restart=Never"];
     for at in 0..3 {
@@ -66,7 +66,7 @@ fn input_ends(cluster: &Cluster) {
     cluster.world().kubectl(&["delete", "pod", "reads", "empty", "--now"]);
 }
 
-/// The end of our input is not the container's: the command ends, the container goes on.
+/// The end of our input does not close the container's: the command ends, the container keeps running.
 fn input_stays_open(cluster: &Cluster) {
     let flags = ["--restart=OnFailure", "--attach=true", "--leave-stdin-open=true", "--stdin"];
     let out =

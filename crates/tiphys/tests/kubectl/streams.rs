@@ -1,4 +1,4 @@
-//! `exec` through pipes: everything arrives, codes come back, whoever stops reading is no failure.
+//! `exec` through pipes: all data arrives, exit codes are returned, and a closed pipe is no failure.
 
 use std::process::{Output, Stdio};
 
@@ -12,7 +12,7 @@ pub(crate) fn all(cluster: &Cluster) {
     over_spdy(cluster);
 }
 
-/// As with servers that know no WebSockets.
+/// Uses SPDY, as with servers that do not support WebSockets.
 fn over_spdy(cluster: &Cluster) {
     let script = "head -c 2000000 /dev/urandom > $D/in && cat $D/in | kubectl exec -i $POD -- cat | cmp - $D/in && echo same
 kubectl exec $POD -- sh -c 'echo out; echo err >&2; exit 5'; echo $?
@@ -58,7 +58,7 @@ fn input_that_nobody_reads(cluster: &Cluster) {
     assert_eq!((code(&out), &*stdout(&out)), (0, "xxx"), "{}", stderr(&out));
     let out = cluster.with_input(&["exec", "-i", POD, "--", "sh", "-c", "exit 9"], &input);
     assert_eq!(code(&out), 9, "{}", stderr(&out));
-    // an input that stays open and says nothing
+    // an input that stays open without data
     let mut command = cluster.command(&["exec", "-i", POD, "--", "sh", "-c", "exit 8"]);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("the executable starts");
     let open = child.stdin.take();
@@ -66,7 +66,7 @@ fn input_that_nobody_reads(cluster: &Cluster) {
     drop(open);
 }
 
-/// A reader that stops ends the command as SIGPIPE does, without a word.
+/// A command whose output pipe is closed exits silently, as with SIGPIPE.
 fn closed_pipes(cluster: &Cluster) {
     let endless = format!("kubectl exec {POD} -- yes | head -1; echo ${{PIPESTATUS[0]}}");
     let out = cluster.bash(&endless);
@@ -75,7 +75,7 @@ fn closed_pipes(cluster: &Cluster) {
         "kubectl get pods -A | true; exec 3> >(sleep 0); wait $!; kubectl get pods -A >&3; echo $?";
     let out = cluster.bash(closed);
     assert_eq!((stdout(&out).trim(), &*stderr(&out)), ("141", ""));
-    // and every other command
+    // the same for all other commands
     let closed = "exec 3> >(sleep 0); wait $!; for c in version help status 'up --help'; do $TIPHYS $c >&3; echo $?; done";
     let out = cluster.bash(closed);
     let wrong = stderr(&out);

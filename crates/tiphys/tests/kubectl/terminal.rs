@@ -1,4 +1,4 @@
-//! Sessions in a terminal: they end with their process, and the terminal is then as it was.
+//! Sessions in a terminal: they end with their process, and the terminal's mode is restored.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ fn exec(cluster: &Cluster, command: &[&str]) -> Terminal {
     Terminal::start(&cluster.command(&args))
 }
 
-/// The size of the terminal, over SPDY too.
+/// The terminal size is sent over SPDY too.
 fn size_over_spdy(cluster: &Cluster) {
     let args = [
         "exec",
@@ -42,7 +42,7 @@ fn size_over_spdy(cluster: &Cluster) {
     assert!(terminal.is_cooked());
 }
 
-/// Nobody presses Enter.
+/// The session ends without another key press.
 fn ends_with_its_process(cluster: &Cluster) {
     for wanted in [0, 7, 255] {
         let mut terminal = exec(cluster, &["sh", "-c", &format!("tty; exit {wanted}")]);
@@ -61,16 +61,16 @@ fn size_and_keys(cluster: &Cluster) {
     terminal
         .type_in("while [ \"$(stty size)\" != '40 120' ]; do sleep 0.1; done; echo re''sized\n");
     terminal.until_shown("resized");
-    // Ctrl-C is for the process, not for kubectl
+    // Ctrl-C is sent to the process, and does not stop kubectl
     terminal.type_in("echo sle''eps; sleep 100000\n");
     terminal.until_shown("sleeps");
     terminal.type_in("\x03");
     terminal.type_in("echo co''de $?\n");
     terminal.until_shown("code 130");
-    // what the process does to its terminal is not done to ours
+    // changes that the process makes to its terminal do not affect ours
     terminal.type_in("stty -echo; echo si''lent\n");
     terminal.until_shown("silent");
-    // and Ctrl-D is the end of its input
+    // Ctrl-D closes the input of the process
     terminal.type_in("(exit 6)\n\x04");
     assert_eq!(terminal.end(), 6, "{}", terminal.shown());
     assert!(terminal.is_cooked());
@@ -105,7 +105,7 @@ fn attach_and_detach(cluster: &Cluster) {
         );
         assert!(terminal.is_cooked());
     }
-    // the end of the container ends the session
+    // the session ends with the container
     let mut terminal = Terminal::start(&command);
     terminal.until_shown("try pressing enter");
     terminal.type_in("three\n");
@@ -114,7 +114,7 @@ fn attach_and_detach(cluster: &Cluster) {
     assert_eq!(terminal.end(), 0, "{}", terminal.shown());
     cluster.world().kubectl(&["delete", "pod", "tty", "--now"]);
 
-    // a container without input and terminal
+    // a container without stdin and tty
     let plain = crate::cluster::pod("plain", "sleep 4; echo last", "");
     cluster.create(&plain.replace("spec:", "spec:\n  restartPolicy: Never"));
     cluster.until_running("plain");
@@ -157,7 +157,7 @@ fn run_and_debug(cluster: &Cluster) {
     assert!(terminal.is_cooked());
 }
 
-/// The API server dies in the middle of a session.
+/// The API server is killed during a session.
 pub(crate) fn a_killed_connection(cluster: &Cluster) {
     let mut terminal = exec(cluster, &["sh", "-c", "echo ready; exec sleep 100000"]);
     terminal.until_shown("ready");

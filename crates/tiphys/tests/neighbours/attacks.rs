@@ -1,4 +1,4 @@
-//! What a tenant can do with pods and a token of its own, one way at a time.
+//! Attacks that a tenant can make with its own pods and token, one kind at a time.
 
 use std::{
     fmt::Write as _,
@@ -16,24 +16,24 @@ use crate::{
     world::{Running, World, output},
 };
 
-/// One way, or several at once.
+/// An attack of one kind, or of several at once.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
-    /// Names, resources and scripts of its pods.
+    /// Names, resources and scripts of the pods.
     pods: Vec<(String, &'static str, String)>,
-    /// Sessions of exec in its first pod.
+    /// Number of exec sessions in the first pod.
     sessions: usize,
     floods: Vec<Kind>,
 }
 
-/// An attack that goes on until it is dropped.
+/// A running attack, which is stopped on drop.
 pub(crate) struct UnderWay<'a> {
     world: &'a World,
     sessions: Vec<Running>,
     floods: Vec<Flood>,
 }
 
-/// All ways, and at last all of them together.
+/// All attacks, and finally all of them together.
 pub(crate) fn attacks(size: &Size) -> Vec<Attack> {
     let mut all = pod_attacks(size);
     let floods = [
@@ -89,7 +89,7 @@ const FILES: &str = "i=0; while [ $i -lt 400 ]; do (exec 3</tmp 4</bin 5</proc; 
 const DISK: &str = "while :; do dd if=/dev/zero of=/tmp/file bs=1M count=512; rm /tmp/file; done";
 const LOGS: &str = "for i in 1 2 3 4; do yes 0123456789012345678901234567890123456789 & done; wait";
 impl Attack {
-    /// Starts it with the token of the tenant, and waits until all of it is under way.
+    /// Starts the attack with the tenant's token, and waits until all of it runs.
     pub(crate) fn start<'a>(&self, world: &'a World, size: &Size, token: &str) -> UnderWay<'a> {
         let mut under_way = UnderWay { world, sessions: Vec::new(), floods: Vec::new() };
         if !self.pods.is_empty() {
@@ -110,7 +110,7 @@ impl Attack {
         world.until(&format!("{}: requests are answered", self.name), || {
             under_way.floods.iter().all(|flood| flood.answered() > 0)
         });
-        sleep(Duration::from_secs(2)); // it is at its worst
+        sleep(Duration::from_secs(2)); // until it has its full effect
         under_way
     }
 
@@ -132,7 +132,7 @@ impl Attack {
 }
 
 impl UnderWay<'_> {
-    /// Looks at the node from the beginning to the end of `work`.
+    /// Monitors the node while `work` runs.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -156,7 +156,7 @@ impl UnderWay<'_> {
         assert_eq!(said, "True", "the node is not ready: {}", String::from_utf8_lossy(&out.stderr));
     }
 
-    /// Ends it, and leaves nothing of it.
+    /// Stops the attack and deletes everything it created.
     pub(crate) fn end(mut self) {
         self.sessions.clear();
         self.floods.clear();
@@ -170,13 +170,13 @@ impl UnderWay<'_> {
         let hierarchies = Hierarchies::detect().expect("cgroups");
         for class in ["kubepods/besteffort", "kubepods/burstable"] {
             if let Ok(group) = hierarchies.group(&self.world.group(class)) {
-                let _ = group.kill_all(); // what is left goes with its pod
+                let _ = group.kill_all(); // the rest is killed with its pod
             }
         }
     }
 }
 
-/// Whatever becomes of the test, the attack does not outlive it.
+/// Stops the attack even if the test fails.
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.kill();

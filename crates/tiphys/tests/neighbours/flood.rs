@@ -1,5 +1,5 @@
-//! Floods of API requests, with the token of the tenant's service account, from a process outside of the cluster: what
-//! a pod could send that had a processor of its own.
+//! Floods of API requests with the token of the tenant's service account, sent from a process outside of the cluster:
+//! what a pod with its own CPU could send.
 
 use std::{
     fmt::Write as _,
@@ -26,10 +26,10 @@ const DISCOVERY: [&str; 5] =
     ["/openapi/v2", "/apis", "/openapi/v3/api/v1", "/api/v1", "/openapi/v3/apis/apps/v1"];
 const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-/// Connections of the tenant; its requests are spread over them.
+/// Number of the tenant's connections; its requests are spread over them.
 const CONNECTIONS: usize = 8;
 
-/// What is sent.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     List,
@@ -44,13 +44,14 @@ pub(crate) enum Kind {
     Watch,
 }
 
-/// A flood that goes on until it is dropped.
+/// A running flood, which is stopped on drop.
 pub(crate) struct Flood {
     stop: watch::Sender<bool>,
     thread: Option<thread::JoinHandle<()>>,
     answered: Arc<AtomicUsize>,
 }
 
+/// The clients of a flood.
 struct Tenant {
     kind: Kind,
     clients: Vec<Client>,
@@ -58,7 +59,7 @@ struct Tenant {
     answered: Arc<AtomicUsize>,
 }
 
-/// A configuration of the client with that token.
+/// A client that authenticates with this token.
 pub(crate) fn client(world: &World, token: &str) -> Client {
     let admin = world.path().join("kubeconfig/admin");
     let config = Kubeconfig::read(&admin).expect("a configuration");
@@ -66,7 +67,7 @@ pub(crate) fn client(world: &World, token: &str) -> Client {
     Client::new(config.auth(Auth::Token(token.to_owned())))
 }
 
-/// Objects for lists.
+/// Creates objects for the lists.
 pub(crate) fn fill(world: &World, count: usize) {
     let mut all = String::from("apiVersion: v1\nkind: List\nitems:\n");
     let data = "d".repeat(2000);
@@ -78,7 +79,7 @@ pub(crate) fn fill(world: &World, count: usize) {
 }
 
 impl Flood {
-    /// Sends so many requests at a time.
+    /// Starts a flood with this number of concurrent requests.
     pub(crate) fn start(world: &World, kind: Kind, token: &str, at_a_time: usize) -> Self {
         let path = format!("/proc/{}/ns/net", world.pid("node").expect("a pid"));
         let namespace = NetworkNamespace::open(Path::new(&path)).expect("a network");
@@ -134,7 +135,7 @@ impl Tenant {
         let _ = stopped.wait_for(|stop| *stop).await;
     }
 
-    /// Sends one request, and reads the answer to its end; whether it was a success.
+    /// Sends one request and reads the whole response; returns whether it was a success.
     async fn one(&self, n: usize, round: usize) -> bool {
         let (method, path, kind, body) = self.request(n, round);
         let mut headers = HeaderMap::new();
@@ -148,7 +149,7 @@ impl Tenant {
         answer.status.is_success()
     }
 
-    /// Method, path, what is accepted or sent, and the body.
+    /// Method, path, media type to accept or send, and body of a request.
     fn request(&self, n: usize, round: usize) -> (Method, String, &'static str, String) {
         let get = |path: &str, accept| (Method::GET, path.to_owned(), accept, String::new());
         let post = |path: &str, body| (Method::POST, path.to_owned(), JSON, body);
@@ -175,7 +176,7 @@ impl Tenant {
             }
             Kind::Expressions => post(CLAIMS, claim(n, round)),
             Kind::Discovery => get(DISCOVERY[round % DISCOVERY.len()], JSON),
-            // a few write what the others watch
+            // a few requests write the objects that the others watch
             Kind::Watch if n < 3 => {
                 let body = format!(r#"{{"data":{{"n":"{round}"}}}}"#);
                 let path = format!("{CONFIG_MAPS}/c-{n}");
@@ -186,7 +187,7 @@ impl Tenant {
     }
 }
 
-/// A claim with expressions that were never compiled before.
+/// A ResourceClaim with CEL expressions that have not been compiled before.
 fn claim(n: usize, round: usize) -> String {
     let selector = |at: usize| {
         format!(

@@ -1,10 +1,10 @@
-//! One tenant takes all it can get, in one way after the other. A neighbour that stays within its requests hardly
-//! notices, the node stays ready, and none of its own processes ends.
+//! Isolation of tenants: one tenant uses all resources it can get, with one attack after the other. A neighbour that
+//! stays within its requests must hardly notice, the node must stay ready, and none of its own processes may exit.
 //!
-//! A command of its own (`cargo test -p tiphys --test neighbours -- --nocapture`): it measures latencies, so that
-//! nothing else should run on the machine. It prints a table, and fails where the neighbour waits far longer than what
-//! is promised, or gets no answer. `TIPHYS_EXECUTABLE` names another executable than the one built for tests, such as
-//! an optimized one; `TIPHYS_ATTACKS` names some of the attacks; `TIPHYS_LONG=1` attacks longer, with more pods.
+//! Run it by itself (`cargo test -p tiphys --test neighbours -- --nocapture`): it measures latencies, so nothing else
+//! should run on the host. It prints a table, and fails if the neighbour's latency is far above the promised one, or
+//! if a request fails. `TIPHYS_EXECUTABLE` names another executable than the one built for tests, such as an
+//! optimized one; `TIPHYS_ATTACKS` selects attacks; `TIPHYS_LONG=1` attacks longer, with more pods.
 
 mod attacks;
 mod flood;
@@ -25,18 +25,18 @@ use self::{
     world::World,
 };
 
-/// Below this a tail is the scheduler's grain and the noise of the machine, not a neighbour's doing.
+/// A tail latency below this is scheduling granularity and noise of the host, and ignored.
 const GRAIN: Duration = Duration::from_millis(if cfg!(debug_assertions) { 50 } else { 5 });
-/// More than so many times what it was alone is a failure; what is promised is twice.
+/// A latency above this multiple of the undisturbed one is a failure; twice is promised.
 const MOST: u32 = 10;
 
-/// How hard and how long it is tried.
+/// Intensity and duration of the attacks.
 struct Size {
-    /// Pods for each way to burn CPUs.
+    /// Pods for each attack on the CPU.
     burners: usize,
     connections: usize,
     sessions: usize,
-    /// API requests at a time.
+    /// Concurrent API requests.
     requests: usize,
     /// Objects in the lists that the tenant reads.
     objects: usize,
@@ -100,7 +100,7 @@ fn a_neighbour_hardly_notices_a_tenant_at_its_worst() {
     world.assert_nothing_left();
 }
 
-/// Prints a line of the table; gives what is far from what is promised.
+/// Prints a line of the table; returns the measurements that are far from the promise.
 fn compare(attack: &str, alone: &Measured, beside: &Measured) -> Vec<String> {
     let pairs = [
         ("pod", &alone.pod, &beside.pod),
@@ -123,7 +123,7 @@ fn compare(attack: &str, alone: &Measured, beside: &Measured) -> Vec<String> {
     pairs.iter().filter_map(harm).collect()
 }
 
-/// A web server within its requests; gives where it answers.
+/// Starts a web server that stays within its requests; returns its address.
 fn neighbour(world: &World) -> SocketAddr {
     let probes = "readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}, \
                   livenessProbe: {httpGet: {port: 80}, periodSeconds: 1, failureThreshold: 5}";
@@ -142,7 +142,7 @@ fn neighbour(world: &World) -> SocketAddr {
     format!("{}:80", get("{.status.podIP}")).parse().expect("an address")
 }
 
-/// What the node's own processes have, whatever pods do.
+/// Checks the cgroups that protect the node's own processes.
 fn node_is_protected(world: &World, components: &[String]) {
     let hierarchies = Hierarchies::detect().expect("cgroups");
     let group = |path: &str| hierarchies.group(&world.group(path)).expect("a path");

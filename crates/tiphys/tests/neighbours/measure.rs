@@ -1,4 +1,4 @@
-//! How long a neighbour waits: for answers of its own pod, and for those of the API server.
+//! Measures the latencies of a neighbour: of its own pod, and of the API server.
 
 use std::{
     fmt, fs,
@@ -21,26 +21,26 @@ use tokio::time::timeout;
 use crate::{flood, world::World};
 
 const PACE: Duration = Duration::from_millis(4);
-/// Who waits longer has failed.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What the neighbour reads and writes of the API.
+/// Path of the object that the neighbour reads and writes.
 const OWN: &str = "/api/v1/namespaces/good/configmaps/own";
 const HEAVIEST: u64 = 262_144;
 
-/// The neighbour: where its pod answers, and the token of its service account.
+/// The neighbour: the address of its pod, and the token of its service account.
 pub(crate) struct Neighbour {
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
 }
 
-/// How long the answers took, sorted.
+/// Latencies of responses, sorted, and the number of failures.
 #[derive(Default)]
 pub(crate) struct Latencies {
     all: Vec<Duration>,
     pub(crate) failed: usize,
 }
 
-/// Of the pod, of reads and of writes of the API.
+/// Latencies of the pod, and of reads and writes of the API.
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) pod: Latencies,
@@ -48,13 +48,14 @@ pub(crate) struct Measured {
     pub(crate) patch: Latencies,
 }
 
-/// A cgroup for a thread of this process: clients are other machines, and must not compete with the cluster.
+/// A cgroup for a thread of this process: it simulates clients on other hosts, which must not compete with the
+/// cluster for CPU.
 pub(crate) struct ThreadGroup {
     tasks: Option<PathBuf>,
 }
 
 impl Neighbour {
-    /// Sends requests to the pod and to the API server in turn, for so long.
+    /// Sends requests to the pod and to the API server in turn, for this time.
     pub(crate) fn measure(&self, world: &World, time: Duration) -> Measured {
         let path = format!("/proc/{}/ns/net", world.pid("node").expect("a pid"));
         let namespace = NetworkNamespace::open(Path::new(&path)).expect("a network");
@@ -105,7 +106,7 @@ impl Latencies {
     }
 }
 
-/// Median and p99, in milliseconds.
+/// Formats median and 99th percentile, in milliseconds.
 impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = |time: Duration| time.as_secs_f64() * 1000.0;
@@ -113,8 +114,8 @@ impl fmt::Display for Latencies {
     }
 }
 
-/// The group of that name in the cluster's, which gets all of the processors that it wants: a node is there for its
-/// pods alone, and what else this machine does must not be measured.
+/// Creates the cgroup of that name below the cluster's, which gets the highest CPU weight: a node is there for its
+/// pods alone, and other work of this host must not be measured.
 pub(crate) fn group(world: &World, name: &str, shares: u64) -> ThreadGroup {
     let hierarchies = Hierarchies::detect().expect("cgroups");
     for (name, shares) in [("", HEAVIEST), (name, shares)] {
@@ -129,7 +130,7 @@ pub(crate) fn group(world: &World, name: &str, shares: u64) -> ThreadGroup {
 }
 
 impl ThreadGroup {
-    /// Moves this thread into it.
+    /// Moves this thread into the cgroup.
     pub(crate) fn enter(&self) {
         if let Some(tasks) = &self.tasks {
             fs::write(tasks, "0").expect("this thread is moved");

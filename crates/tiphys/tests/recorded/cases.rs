@@ -1,45 +1,46 @@
-//! The recorded cases, and those of them that are known to differ.
+//! The recorded cases, and the list of those that are known to differ.
 
 use std::{collections::HashMap, fs, path::PathBuf};
 
 use regex::Regex;
 use serde_json::Value;
 
+/// The recorded cases.
 pub(crate) struct Cases {
-    /// Those that need an API server alone.
+    /// Cases that need only an API server.
     pub(crate) cases: Vec<Case>,
-    /// Names of cases that differ, each with its reason.
+    /// Names of cases that differ, each with the reason.
     pub(crate) differences: HashMap<String, String>,
 }
 
-/// A command line, what has to be there before it, and what was printed.
+/// A command line, its preconditions, and the recorded output.
 pub(crate) struct Case {
     pub(crate) id: String,
-    /// It runs alone, and the namespace `work` is emptied afterwards.
+    /// Whether the case changes objects: it runs alone, and the namespace `work` is emptied afterwards.
     pub(crate) mutates: bool,
     pub(crate) command: Recorded,
-    /// Commands after it that show what it changed.
+    /// Commands after it that print what it changed.
     pub(crate) after: Vec<Recorded>,
     pub(crate) setup: Vec<Vec<String>>,
     pub(crate) cleanup: Vec<Vec<String>>,
     pub(crate) files: Vec<(String, String)>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) stdin: Option<String>,
-    /// Only this many lines of the output are compared.
+    /// Number of lines of the output to compare; `None`: all.
     pub(crate) head: Option<usize>,
-    /// Lines of the output are compared without their order.
+    /// Whether lines of the output are compared regardless of their order.
     pub(crate) sort: bool,
-    /// Patterns that only this case replaces.
+    /// Patterns that are replaced in this case only.
     pub(crate) sub: Vec<(Regex, String)>,
 }
 
-/// A command line and what it printed.
+/// A command line and its recorded output.
 pub(crate) struct Recorded {
     pub(crate) args: Vec<String>,
     pub(crate) output: Printed,
 }
 
-/// What a command printed, normalised.
+/// The normalised output of a command.
 #[derive(PartialEq)]
 pub(crate) struct Printed {
     pub(crate) stdout: String,

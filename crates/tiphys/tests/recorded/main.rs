@@ -1,6 +1,7 @@
-//! Command lines and what kubectl 1.37.1 printed for them, run with ours: `tests/recorded/kubectl`.
+//! Replays command lines whose output was recorded with kubectl 1.37.1, and compares the output of ours:
+//! `tests/recorded/kubectl`.
 //!
-//! A case that differs for a known reason is listed in `differences.tsv`, and the test fails when it begins to agree.
+//! A case that differs for a known reason is listed in `differences.tsv`, and the test fails when it starts to match.
 //! `RECORDED=TEXT cargo test -p tiphys --test recorded` runs the cases with this text in their names.
 
 mod cases;
@@ -26,15 +27,15 @@ use self::{
     server::Server,
 };
 
-/// How many cases that change nothing run at the same time.
+/// Number of read-only cases that run concurrently.
 const WORKERS: usize = 4;
 
-/// How many differing cases are printed.
+/// Maximum number of differing cases that are printed.
 const SHOWN: usize = 20;
 
 #[test]
 fn kubectl_prints_what_was_recorded() {
-    // The thread enters a network namespace of its own; threads and processes that it starts are in it too.
+    // The thread enters its own network namespace; threads and processes that it starts inherit it.
     let differing = thread::spawn(replay_all).join().expect("the replay ends without a panic");
     let first = differing.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(differing.is_empty(), "{} cases:\n{first}", differing.len());

@@ -1,5 +1,6 @@
-//! What differs from run to run is replaced: uids, times near now, ages, tokens, generated names, allocated addresses
-//! and ports, resource versions, paths. What was recorded has been normalised by the same rules.
+//! Normalisation of output: replaces what differs from run to run, such as uids, recent timestamps, ages, tokens,
+//! generated names, allocated addresses and ports, resourceVersions and paths. The recorded output was normalised by
+//! the same rules.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -8,16 +9,17 @@ use regex::{Captures, Regex};
 
 use super::table;
 
-/// How near to now a time is replaced, in seconds.
+/// Timestamps within this many seconds of now are replaced.
 const NEAR: i64 = 172_800;
 
-/// Node ports that the objects of the world name.
+/// Node ports that the test objects set explicitly.
 const FIXED_PORTS: [&str; 4] = ["30080", "30053", "30443", "30081"];
 
+/// Normalises the output of one run.
 pub(crate) struct Normal {
-    /// Paths and addresses of this run, with their names in what was recorded.
+    /// Paths and addresses of this run, with their placeholders in the recorded output.
     pub(crate) places: Vec<(String, &'static str)>,
-    /// Of `kubectl explain`, descriptions are left out.
+    /// Whether this is output of `kubectl explain`, of which descriptions are dropped.
     pub(crate) explain: bool,
 }
 
@@ -25,7 +27,7 @@ pub(crate) fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a good pattern")
 }
 
-/// Replaced before times.
+/// Patterns that are replaced before timestamps.
 static FIRST: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     vec![
         (regex(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<uid>"),
@@ -33,7 +35,7 @@ static FIRST: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     ]
 });
 
-/// Replaced after times, before addresses and ports.
+/// Patterns that are replaced after timestamps, before addresses and ports.
 static SECOND: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     vec![
         (regex(r#"((?:"?resourceVersion"?|ResourceVersion): *"?)[1-9]\d*"#), "${1}<rv>"),
@@ -54,7 +56,7 @@ static SECOND: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     ]
 });
 
-/// Replaced last.
+/// Patterns that are replaced last.
 static LAST: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     vec![
         (regex(r"map\[string\]interface \{\}\{.*"), "<go value>"),
@@ -83,12 +85,12 @@ static NODE_PORT: LazyLock<Regex> = LazyLock::new(|| {
         r#"(nodePort"?: |healthCheckNodePort"?: |HealthCheck NodePort: +|:|NodePort: +\S+ +)(3[0-2]\d{3})\b"#,
     )
 });
-/// A watch that ended within a second.
+/// The log line of a reflector about a watch that ended within a second.
 static SHORT_WATCH: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?m)^[EWI]\d{4} \d\d:\d\d:\d\d.*reflector\.go.*\n"));
 
 impl Normal {
-    /// An output of kubectl.
+    /// Normalises an output of kubectl.
     pub(crate) fn text(&self, text: &str) -> String {
         let text = if self.explain { structure(text) } else { text.to_owned() };
         let text = SHORT_WATCH.replace_all(&text, "");
@@ -106,7 +108,7 @@ impl Normal {
         out.join("\n")
     }
 
-    /// A line or a cell.
+    /// Normalises a line or a table cell.
     pub(crate) fn line(&self, line: &str) -> String {
         let mut line = line.to_owned();
         for (place, name) in &self.places {
@@ -142,7 +144,7 @@ fn replace(line: &mut String, by: &[(Regex, &str)]) {
     }
 }
 
-/// Replaces what `by` has a replacement for.
+/// Replaces the matches for which `by` returns a replacement.
 fn change(line: &mut String, pattern: &Regex, by: impl Fn(&Captures<'_>) -> Option<String>) {
     let replaced = pattern
         .replace_all(line, |found: &Captures<'_>| by(found).unwrap_or_else(|| found[0].to_owned()));
@@ -155,7 +157,7 @@ fn is_near(time: Option<Timestamp>) -> bool {
     time.is_some_and(|time| (time.as_second() - Timestamp::now().as_second()).abs() < NEAR)
 }
 
-/// Of `kubectl explain`: field names, types, marks, values of enumerations.
+/// Reduces output of `kubectl explain` to field names, types, markers and enum values.
 fn structure(text: &str) -> String {
     let (mut out, mut section) = (String::new(), "");
     for line in text.split('\n') {

@@ -1,4 +1,4 @@
-//! kubectl as a process, in a folder and with variables of its own.
+//! Runs kubectl as a process, with its own directory and environment.
 
 use std::{
     env,
@@ -13,10 +13,10 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Only a command that hangs takes this long.
+/// Timeout of a command.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// Variables of every command.
+/// Environment variables of every command.
 pub(crate) const VARIABLES: [(&str, &str); 4] = [
     ("PATH", "/usr/local/bin:/usr/bin:/bin"),
     ("TZ", "UTC"),
@@ -24,14 +24,14 @@ pub(crate) const VARIABLES: [(&str, &str); 4] = [
     ("TERM", "dumb"),
 ];
 
-/// What a command printed, and its exit code: -1 if it was killed because it did not end.
+/// The output and exit code of a command; the code is -1 if it was killed after the timeout.
 pub(crate) struct Finished {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) code: i64,
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end, or kills it after the timeout.
 pub(crate) fn run(
     program: &Path,
     args: &[String],
@@ -48,7 +48,7 @@ pub(crate) fn run(
             _ => command.env(name, value),
         };
     }
-    // Where coverage is measured, that of children too.
+    // Where coverage is measured, children are measured too.
     if let Some(file) = env::var_os("LLVM_PROFILE_FILE") {
         command.env("LLVM_PROFILE_FILE", file);
     }
@@ -68,7 +68,7 @@ pub(crate) fn run(
     let (output, in_time) = match receive.recv_timeout(LIMIT) {
         Ok(output) => (output, true),
         Err(RecvTimeoutError::Timeout) => {
-            // It may have ended just now.
+            // It may have exited just now.
             let _ = kill_process_group(group, Signal::KILL);
             (receive.recv().expect("a killed process ends"), false)
         }

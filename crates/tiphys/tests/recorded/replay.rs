@@ -1,4 +1,4 @@
-//! Runs a case and says where it differs from what was recorded.
+//! Runs a case and reports where it differs from the recording.
 
 use std::{
     fs,
@@ -16,16 +16,17 @@ use super::{
     world::World,
 };
 
-/// How many lines of a differing text are printed.
+/// Maximum number of lines of a differing text that are printed.
 const LINES: usize = 12;
 
+/// Runs cases against a server.
 pub(crate) struct Replay<'a> {
     server: &'a Server,
     world: World,
-    /// Ours, under its own name.
+    /// Our kubectl, under the name `kubectl`.
     kubectl: PathBuf,
     home: PathBuf,
-    /// The number of the next case's folder.
+    /// Number of the next case's directory.
     next: AtomicUsize,
 }
 
@@ -40,7 +41,7 @@ impl<'a> Replay<'a> {
         Self { server, world: World::build(server), kubectl, home, next: AtomicUsize::new(0) }
     }
 
-    /// What differs; nothing if the case agrees.
+    /// Runs a case; returns the differences, none if the output matches.
     pub(crate) fn run(&self, case: &Case) -> Vec<String> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let folder = self.server.folder().join(format!("case-{number:05}"));
@@ -143,7 +144,7 @@ fn write_files(folder: &Path, case: &Case) {
     }
 }
 
-/// The lines from the first that differs.
+/// Formats the differences, starting at the first line that differs.
 fn differences(expected: &Printed, found: &Printed) -> Vec<String> {
     let mut out = vec![];
     if expected.code != found.code {

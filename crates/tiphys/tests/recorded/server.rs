@@ -1,4 +1,4 @@
-//! An API server alone, in a network namespace of its own, with the flags of the recorded one; and an administrator's
+//! A separate API server in its own network namespace, with the flags of the recorded one, and an administrator's
 //! kubeconfig.
 
 use std::{
@@ -16,13 +16,13 @@ use pki::{CertificateAuthority, CertificateSpec, Dir};
 use sys::namespace;
 use tempfile::TempDir;
 
-/// Not 6443, which stands in some of the recorded texts.
+/// Port of the server; not 6443, which occurs in some of the recorded texts.
 pub(crate) const PORT: u16 = 17443;
 
-/// Only a failing test waits this long.
+/// Timeout of a wait; reached only by a failing test.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Flags of the recorded server, but for certificates.
+/// Flags of the recorded server, except certificates.
 const FLAGS: [&str; 9] = [
     "--bind-address=127.0.0.1",
     "--advertise-address=192.0.2.10",
@@ -35,7 +35,7 @@ const FLAGS: [&str; 9] = [
     "--secure-port=17443",
 ];
 
-/// A server that ends with the test.
+/// An API server that is stopped with the test.
 pub(crate) struct Server {
     process: Child,
     folder: TempDir,
@@ -106,14 +106,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The user `admin`, by a certificate for `kubernetes-admin` of `system:masters`. The server finds the authority that
-/// is made here, and shows aggregated servers a certificate of its own (`proxy`).
+/// Writes a kubeconfig for the user `admin`, with a certificate for `kubernetes-admin` in `system:masters`. The
+/// server uses the CA that is created here, and presents to aggregated API servers a certificate of its own
+/// (`proxy`).
 fn write_kubeconfig(path: &Path, pki: &Path, proxy: [&Path; 2]) {
     let now = Timestamp::now().as_second();
     let authority =

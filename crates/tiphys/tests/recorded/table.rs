@@ -1,5 +1,5 @@
-//! Aligned tables: cells are normalised, then columns are aligned again with the gaps that they had, so that alignment
-//! is compared too.
+//! Normalisation of aligned tables: cells are normalised, then columns are aligned again with their original gaps, so
+//! that alignment is compared too.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::normal::{Normal, regex};
 
-/// Columns with ages.
+/// Headers of columns that contain ages.
 const AGES: [&str; 6] = ["AGE", "LAST SEEN", "FIRST SEEN", "LAST SCHEDULE", "SAILED", "Age"];
 
 static HEADER: LazyLock<Regex> = LazyLock::new(|| regex(r"^[A-Z][A-Z0-9 ()/:._%-]*$"));
@@ -24,7 +24,7 @@ fn is_header(line: &str) -> bool {
     HEADER.is_match(line) && GAP.is_match(line)
 }
 
-/// How many lines from the first on are a table, with its header; 0 if the first is no header.
+/// Number of lines, from the first, that form a table with a header; 0 if the first is no header.
 pub(crate) fn length(lines: &[&str]) -> usize {
     let Some((head, rows)) = lines.split_first() else { return 0 };
     let inner = INNER.is_match(head);
@@ -39,7 +39,7 @@ pub(crate) fn length(lines: &[&str]) -> usize {
     1 + rows.iter().take_while(belongs).count()
 }
 
-/// The lines of a table, with normalised cells; none if a cell is wider than its column.
+/// The lines of a table with normalised cells; `None` if a cell is wider than its column.
 pub(crate) fn align(normal: &Normal, lines: &[&str]) -> Option<Vec<String>> {
     let lines: Vec<Vec<char>> = lines.iter().map(|line| line.chars().collect()).collect();
     let starts = starts(lines.first()?);
@@ -86,7 +86,7 @@ pub(crate) fn align(normal: &Normal, lines: &[&str]) -> Option<Vec<String>> {
     )
 }
 
-/// A row of normalised cells, with the spaces at its end that the line had.
+/// Formats a row of normalised cells, with the trailing spaces that the line had.
 fn join(
     line: &[char],
     cells: &[String],
@@ -109,7 +109,7 @@ fn join(
     out
 }
 
-/// Where columns begin: at the start, and after two spaces.
+/// Start positions of the columns: at the start, and after two spaces.
 fn starts(head: &[char]) -> Vec<usize> {
     let space = |at: usize| head[at].is_whitespace();
     let begins =
@@ -117,7 +117,7 @@ fn starts(head: &[char]) -> Vec<usize> {
     (0..head.len()).filter(begins).collect()
 }
 
-/// Ages that stand alone within a cell.
+/// Replaces ages that are separate words within a cell.
 fn ages(cell: &str) -> String {
     let joins = |letter: char| letter.is_alphanumeric() || "_.:-".contains(letter);
     let (mut out, mut rest) = (String::new(), cell);
@@ -135,7 +135,7 @@ fn ages(cell: &str) -> String {
     out
 }
 
-/// A table without its header: ages, and the spaces between columns if there are ages.
+/// Normalises a table without a header: ages, and the spaces between columns if there are ages.
 pub(crate) fn without_header(text: &str) -> String {
     let mut changed = false;
     let mut cell = |cell: &str| {

@@ -1,4 +1,4 @@
-//! The objects that the cases start from, made over the API: each is created, then its status is written.
+//! The objects that the cases start from, created over the API: each is created, then its status is written.
 
 use std::{
     collections::HashMap,
@@ -18,10 +18,10 @@ use tokio::{runtime::Runtime, task::JoinSet};
 
 use super::{cases::folder, normal::regex, server::Server};
 
-/// Only a failing test waits this long.
+/// Timeout of a wait; reached only by a failing test.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a case may have made in the namespace `work`.
+/// Resources that a case may have created in the namespace `work`.
 const SCRATCH: [(&str, &str); 9] = [
     (
         "/api/v1",
@@ -46,13 +46,14 @@ static UID: LazyLock<Regex> = LazyLock::new(|| regex(r"\$\{uid:([^}]+)\}"));
 static SEPARATOR: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^---$"));
 static STATUS: LazyLock<Regex> = LazyLock::new(|| regex(r"(?m)^status:"));
 
-/// The administrator's client.
+/// A client of the administrator.
 pub(crate) struct World {
     client: Client,
     runtime: Runtime,
 }
 
 impl World {
+    /// Creates the objects.
     pub(crate) fn build(server: &Server) -> Self {
         let config = Kubeconfig::read(&server.kubeconfig()).and_then(|config| config.config(None));
         let client = Client::new(config.expect("a good kubeconfig").user_agent("world/1"));
@@ -125,7 +126,7 @@ impl World {
         }
     }
 
-    /// The path of a kind's collection, by discovery. A custom kind takes a moment to be served.
+    /// The path of a kind's collection, from discovery. A custom resource is served with a delay.
     fn collection(&self, version: &str, kind: &str, namespace: Option<&str>) -> String {
         let base = if version == "v1" { "/api/v1".to_owned() } else { format!("/apis/{version}") };
         let end = Instant::now() + PATIENCE;
@@ -158,7 +159,7 @@ impl World {
         ))
     }
 
-    /// Deletes what a case has left in the namespace `work`.
+    /// Deletes the objects that a case has left in the namespace `work`.
     pub(crate) fn empty_scratch(&self) {
         const OPTIONS: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"propagationPolicy":"Background"}"#;
         self.runtime.block_on(async {

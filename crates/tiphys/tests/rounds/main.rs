@@ -1,5 +1,5 @@
-//! Pods come and go, and the control process does not keep the memory that they took: after rounds
-//! of 60 pods it returns to about what it was before them.
+//! Memory of the control process under pod churn: after rounds of 60 pods it returns to about what it was before
+//! them.
 
 #[path = "../cluster/world.rs"]
 #[allow(dead_code, reason = "shared with the tests of clusters, which use more of it")]
@@ -13,9 +13,9 @@ use std::{
 use self::world::World;
 
 const PODS: usize = 60;
-/// How long the memory may take to return: events are kept for watches for 75 seconds.
+/// How long the memory may take to return: the watch cache keeps events for 75 seconds.
 const PATIENCE: Duration = Duration::from_mins(4);
-/// What a build without optimizations and a machine with other work may add to a fifth.
+/// Tolerance in KiB, in addition to a fifth, for builds without optimizations and hosts with other work.
 const NOISE: u64 = 32 << 10;
 
 #[test]
@@ -66,7 +66,8 @@ fn memory_returns_after_rounds_of_pods() {
     world.assert_nothing_left();
 }
 
-/// Few, so that all tests end soon; `TIPHYS_ROUNDS` says how many others, `TIPHYS_LONG` 100.
+/// Number of rounds. Few by default, so that the tests end soon; `TIPHYS_ROUNDS` sets another number, `TIPHYS_LONG`
+/// 100.
 fn rounds() -> usize {
     let given = std::env::var_os("TIPHYS_ROUNDS").and_then(|count| count.to_str()?.parse().ok());
     let long = std::env::var_os("TIPHYS_LONG").is_some();
@@ -87,18 +88,18 @@ fn ready(world: &World) -> usize {
     world.try_kubectl(&["get", "deployment", "web", "-o", path]).parse().unwrap_or_default()
 }
 
-/// What the API server says it keeps for later, by owner.
+/// Memory that the API server retains, by owner, from its metrics.
 fn owners(world: &World) -> Vec<String> {
     let metrics = world.kubectl(&["get", "--raw", "/metrics"]);
     let own = metrics.lines().filter(|line| line.starts_with("tiphys_memory_bytes{"));
     own.map(str::to_owned).collect()
 }
 
-/// Of the control process, in KiB.
+/// Memory of the control process, in KiB.
 #[derive(Clone, Copy)]
 struct Memory {
     resident: u64,
-    /// Without the executable's own pages.
+    /// Anonymous memory, without the pages of the executable.
     anonymous: u64,
 }
 

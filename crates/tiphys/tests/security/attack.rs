@@ -1,11 +1,10 @@
-//! A cluster in which restricted pods attack the node, and what must be as it was afterwards.
+//! A cluster in which restricted pods attack the node, and checks that nothing was harmed.
 
 use std::{fs, path::PathBuf};
 
 use crate::{image, world::World};
 
-/// A cluster with a namespace `attack` where only restricted pods run, and a folder of the host
-/// that is none of their business.
+/// A cluster with a namespace `attack` for restricted pods, and a host directory that they must not reach.
 pub(crate) struct Attack {
     pub(crate) world: World,
     pub(crate) victim: PathBuf,
@@ -36,7 +35,7 @@ impl Attack {
         self.world.kubectl(&["--namespace", "attack", "create", "-f", &path]);
     }
 
-    /// A pod that runs a script; `spec` is the rest of its container and of its specification.
+    /// Creates a pod that runs a script; `container` and `spec` are further fields of its container and of its spec.
     pub(crate) fn pod(&self, name: &str, script: &str, container: &str, spec: &str) {
         let script = serde_json::to_string(script).expect("text");
         let image = image::SHELL;
@@ -74,7 +73,7 @@ spec:
         self.kubectl(&["exec", pod, "--", "/bin/sh", "-c", script])
     }
 
-    /// The node has not died, is well, and the host's folder is as it was.
+    /// Requires that the node has not restarted, is ready, and that the host directory is unchanged.
     pub(crate) fn assert_unharmed(&self) {
         assert_eq!(self.world.pid("node").as_deref(), Some(&*self.node), "the node has restarted");
         let kept = fs::read_to_string(self.victim.join("kept"));
@@ -82,13 +81,14 @@ spec:
         assert_eq!(fs::read_dir(&self.victim).expect("a folder").count(), 1);
         let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
         assert_eq!(self.world.kubectl(&["get", "node", "n1", "-o", ready]), "True");
-        // a neighbour can still be started
+        // another pod can still be started
         let neighbour = "neighbour";
         self.pod(neighbour, "echo well > /dev/termination-log", "", "");
         let said = ".status.containerStatuses[0].state.terminated.message";
         self.until("a neighbour runs", neighbour, said, "well\n");
     }
 
+    /// Stops the cluster, and requires that nothing is left.
     pub(crate) fn end(self) {
         self.world.tiphys(&["down", "--now"]);
         self.world.assert_nothing_left();

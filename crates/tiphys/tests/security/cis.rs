@@ -1,8 +1,8 @@
-//! The CIS Kubernetes benchmark 1.12 against `tiphys up --profile cis`: each item by its number,
-//! and by attempting what it forbids. What the default profile must hold too is checked there.
+//! The CIS Kubernetes benchmark 1.12 against `tiphys up --profile cis`: each item is listed by its number and tested
+//! by attempting what it forbids. Items that the default profile passes too are also tested there.
 //!
-//! Items of components that do not exist here (pod specifications of the control plane, a
-//! scheduler's kubeconfig, an etcd port) hold when the file or the port is not there.
+//! Items for components that do not exist here (pod specifications of the control plane, a scheduler's kubeconfig, an
+//! etcd port) pass if the file or the port does not exist.
 
 use std::{
     fs,
@@ -15,8 +15,8 @@ use crate::{
     world::{Running, World, output, run, said},
 };
 
-/// Numbers of the benchmark, what they want, and the attempt. The last says whether the default
-/// profile holds it as well.
+/// Numbers of the benchmark, the requirement, and the test. The last field says whether the default profile passes it
+/// too.
 type Check = (&'static str, &'static str, fn(&Cluster), bool);
 
 const CHECKS: &[Check] = &[
@@ -67,8 +67,8 @@ fn the_cis_profile_passes_the_benchmark() {
     cluster.end();
 }
 
-/// What costs nothing holds without the profile; all else is what docs/security.md names, and each
-/// attempt succeeds where the profile is not.
+/// The default profile passes the items that cost nothing. It deviates only where docs/security.md says so, and there
+/// each attempt succeeds.
 #[test]
 fn the_default_deviates_exactly_where_it_says_so() {
     let cluster = Cluster::new("nocis", &[]);
@@ -85,7 +85,7 @@ fn the_default_deviates_exactly_where_it_says_so() {
     cluster.end();
 }
 
-/// A cluster with a pod `shell` that names no seccomp profile, and its registry.
+/// A cluster with a pod `shell` that sets no seccomp profile, and its registry.
 struct Cluster {
     world: World,
     image: String,
@@ -123,7 +123,7 @@ impl Cluster {
         if out.status.success() { Ok(said(&out)) } else { Err(said(&out)) }
     }
 
-    /// kubectl with another's certificate; what it said, whether it succeeds or not.
+    /// Runs kubectl with the certificate of another user, which may fail; returns its output.
     fn kubectl_as(&self, user: &str, group: &str, args: &[&str]) -> String {
         let config = self.world.tiphys(&["kubeconfig", "--user", user, "--group", group]);
         let config = self.world.file("somebody", &config);
@@ -132,14 +132,14 @@ impl Cluster {
         ))
     }
 
-    /// What curl says about an address of this machine.
+    /// The status code that curl gets from an address of this host.
     fn curl(&self, args: &[&str]) -> String {
         let usual = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "--max-time", "10"];
         let args = [&usual[..], args].concat();
         String::from_utf8_lossy(&output(&mut self.world.inside("curl", &args)).stdout).into_owned()
     }
 
-    /// The API server's answer to a request without credentials.
+    /// The API server's status code for a request without credentials.
     fn status(&self, path: &str) -> String {
         self.curl(&["-k", &format!("https://192.0.2.2:6443{path}")])
     }
@@ -149,7 +149,7 @@ impl Cluster {
         self.world.kubectl(&["get", "node", "n1", "-o", port])
     }
 
-    /// A token of the account `default` in the namespace `default`.
+    /// A token of the service account `default` in the namespace `default`.
     fn token(&self) -> String {
         self.world.kubectl(&["create", "token", "default"]).trim().to_owned()
     }
@@ -160,14 +160,14 @@ impl Cluster {
     }
 }
 
-/// Mode and owner of a file.
+/// Mode, owner and group of a file.
 fn about(path: &Path) -> (u32, u32, u32) {
     let about =
         fs::symlink_metadata(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     (about.mode() & 0o7777, about.uid(), about.gid())
 }
 
-/// The user that the API server runs as.
+/// The uid that the API server runs as.
 fn control_user(cluster: &Cluster) -> u32 {
     let pid = cluster.world.pid("control").expect("it runs");
     let user = fs::metadata(format!("/proc/{pid}")).expect("it runs").uid();
@@ -204,8 +204,8 @@ fn keys(cluster: &Cluster) {
     }
 }
 
-/// Everything below the data folder but what the node makes of images and pods, which is in a
-/// folder that only root enters, and the executable.
+/// Checks every file below the data directory, except the executable and the files of images and pods, which are in a
+/// directory that only root can enter.
 fn no_file_for_others(cluster: &Cluster) {
     let made_by_tests = ["layout", "root", "site", "part", "layout.tar", "root.tar"];
     let ours = |name: &str| {
@@ -240,7 +240,7 @@ fn anonymous(cluster: &Cluster) {
     {
         assert_eq!(cluster.status(path), "401", "{path}");
     }
-    // the node, which has an identity, finds the server well
+    // the node, which is authenticated, still works
     let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
     assert_eq!(cluster.world.kubectl(&["get", "node", "n1", "-o", ready]), "True");
     assert_eq!(cluster.world.kubectl(&["get", "--raw", "/readyz"]), "ok");
@@ -261,8 +261,7 @@ spec: {ports: [{port: 80}], externalIPs: [192.0.2.77]}";
     assert!(why.contains("Use of external IPs is denied"), "{why}");
 }
 
-/// A Node whose address and port lead to something that has a certificate of the right authority,
-/// but not that node's.
+/// A Node whose address and port lead to a server with a certificate of the right CA, but for another name.
 fn impostor_kubelet(cluster: &Cluster) {
     assert_eq!(cluster.world.kubectl(&["get", "--raw", "/api/v1/nodes/n1/proxy/healthz"]), "ok");
     for (name, port) in [("impostor", cluster.kubelet_port()), ("server", "6443".to_owned())] {
@@ -293,7 +292,7 @@ fn authorizers(cluster: &Cluster) {
     cluster.world.kubectl(&["delete", "secret", "far"]);
 }
 
-/// One source sends events about one object faster than the limit (10 a second, 50 at once).
+/// One source sends events about one object faster than the limit (10 per second, burst 50).
 fn event_flood(cluster: &Cluster) {
     let event = |number: u32| {
         format!(
@@ -313,7 +312,7 @@ source: {{component: flood}}
 
 fn pull_policy(cluster: &Cluster) {
     let policy = "jsonpath={.spec.containers[0].imagePullPolicy}";
-    let image = image::SHELL; // imported: on the node, and in no registry
+    let image = image::SHELL; // imported: on the node, but in no registry
     let run = ["run", "local", "--image", image, "--image-pull-policy", "Never", "--command", "--"];
     cluster.world.kubectl(&[&run[..], &["/bin/sleep", "3600"]].concat());
     assert_eq!(cluster.world.kubectl(&["get", "pod", "local", "-o", policy]), "Always");
@@ -380,7 +379,7 @@ fn audit(cluster: &Cluster) {
     };
     assert!(noted("get", "secrets", "noted") && noted("create", "secrets", "noted"));
     assert!(lines.iter().any(|event| event["objectRef"]["subresource"] == "exec"));
-    let encoded = "d29yZHRoYXRpc25vd2hlcmU"; // of the value, as Secrets hold it
+    let encoded = "d29yZHRoYXRpc25vd2hlcmU"; // the value in base64, as Secrets contain it
     assert!(!log.contains("wordthatisnowhere") && !log.contains(encoded));
     cluster.world.kubectl(&["delete", "secret", "noted"]);
 }
@@ -400,7 +399,7 @@ fn tokens(cluster: &Cluster) {
 }
 
 fn ports(cluster: &Cluster) {
-    // etcd, the controllers, the scheduler, the kubelet's read-only and healthz ports, the proxy
+    // etcd, the controller manager, the scheduler, the kubelet's read-only and healthz ports, kube-proxy
     for port in [2379, 2380, 4194, 8080, 10248, 10249, 10251, 10252, 10255, 10256, 10257, 10259] {
         for address in ["127.0.0.1", "192.0.2.2"] {
             let port = port.to_string();

@@ -1,8 +1,9 @@
-//! Pods whose specification is small and whose expansion is not.
+//! Attacks with pods whose spec is small and whose expansion is not.
 
 use crate::attack::Attack;
 
-/// Each variable names the one before twice: forty of them are a terabyte, which the kubelet must not make.
+/// Each variable references the previous one twice: forty of them expand to a terabyte, which the kubelet must not
+/// allocate.
 #[test]
 fn variables_do_not_fill_the_nodes_memory() {
     let attack = Attack::new("bomb");
@@ -13,7 +14,7 @@ fn variables_do_not_fill_the_nodes_memory() {
     let why = ".status.containerStatuses[0].state.waiting.message";
     attack.world.until("it is refused", || attack.get("doubled", why).contains("longer than"));
 
-    // the same words again and again, and one object in place of thousands
+    // one variable in thousands of arguments, then one ConfigMap referenced thousands of times
     let words = vec!["$(big)"; 50_000].join(", ");
     let big = "x".repeat(100_000);
     attack.pod(

@@ -1,28 +1,27 @@
-//! An image with a shell, for pods that attack.
+//! An image with a shell, for the attacking pods.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use crate::world::{Running, World, run};
 
-/// What it is called once it is imported.
+/// Name of the imported image.
 pub(crate) const SHELL: &str = "attack.test/shell:1";
 
-/// Packs busybox into an image and gives it to the node: `/bin/sh` and the like, and `/tmp` for
-/// everybody.
+/// Packs busybox into an image and imports it into the node: `/bin/sh` and the like, and a world-writable `/tmp`.
 pub(crate) fn import(world: &World) {
     let archive = world.path().join("layout.tar");
     write(world, SHELL, &archive);
     world.tiphys(&["image", "import", archive.to_str().expect("text")]);
 }
 
-/// The same under another name and with a configuration of its own, as JSON.
+/// Like `import`, under another name and with an image configuration as JSON.
 pub(crate) fn import_as(world: &World, name: &str, config: &str) {
     let archive = world.path().join("layout.tar");
     write_with(world, name, &archive, config);
     world.tiphys(&["image", "import", archive.to_str().expect("text")]);
 }
 
-/// Packs busybox into an image of that name, as an archive.
+/// Packs busybox into an image archive with that image name.
 pub(crate) fn write(world: &World, name: &str, archive: &Path) {
     write_with(world, name, archive, "{}");
 }
@@ -66,15 +65,14 @@ fn write_with(world: &World, name: &str, archive: &Path, config: &str) {
     }
 }
 
-/// A folder as an archive beside it.
+/// Packs a directory into an archive next to it.
 fn packed(folder: &Path) -> String {
     let archive = folder.with_extension("tar").to_str().expect("text").to_owned();
     run(Command::new("tar").args(["-cf", &archive, "-C"]).arg(folder).arg("."));
     archive
 }
 
-/// Serves the image as a registry does, and gives the name that it is pulled by: for clusters that
-/// pull always.
+/// Serves the image like a registry, for clusters that always pull; returns the image name.
 pub(crate) fn serve(world: &World) -> (Running, String) {
     import(world);
     let (layout, site) = (world.path().join("layout"), world.path().join("site"));

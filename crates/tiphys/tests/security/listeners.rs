@@ -1,11 +1,11 @@
-//! Every socket that the processes of a cluster listen on, compared with a table, and what each
-//! answers somebody without credentials.
+//! Every listening socket of a cluster's processes, compared with a table, and the responses of each to requests
+//! without credentials.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::world::{World, output, run};
 
-/// Process, address, what it is, and who is let in.
+/// Process, address, purpose, and permitted clients.
 const TABLE: &[(&str, &str, &str, &str)] = &[
     (
         "control",
@@ -46,7 +46,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("shim", "unix shim.sock", "a pod's shim", "root, by the folder's mode"),
 ];
 
-/// What somebody without credentials asks for.
+/// Paths that are requested without credentials.
 const PATHS: &[&str] = &[
     "/",
     "/api",
@@ -130,7 +130,7 @@ fn nothing_listens_that_is_not_in_the_table() {
         for port in [10_257, 10_259] {
             let expected = match *path {
                 "/healthz" | "/livez" | "/readyz" => "200",
-                "/version" => "404", // everybody may ask, and there is none
+                "/version" => "404", // always allowed, but it does not exist
                 _ => "403",
             };
             assert_eq!(ask(&format!("https://127.0.0.1:{port}{path}")), expected, "{port}{path}");
@@ -140,7 +140,7 @@ fn nothing_listens_that_is_not_in_the_table() {
     world.assert_nothing_left();
 }
 
-/// Who listens where, in the words of the table.
+/// The listening sockets, in the format of the table.
 fn listening(world: &World, kubelet: &str) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     for (at, process) in tcp(world) {
@@ -165,7 +165,7 @@ fn listening(world: &World, kubelet: &str) -> BTreeSet<(String, String)> {
     found
 }
 
-/// Addresses of TCP listeners in the namespace, and whose they are.
+/// Addresses of TCP listeners in the namespace, and their processes.
 fn tcp(world: &World) -> Vec<(String, String)> {
     let all = run(&mut world.inside("ss", &["-Hlntp"]));
     let lines = all.lines().map(|line| {
@@ -175,7 +175,7 @@ fn tcp(world: &World) -> Vec<(String, String)> {
     lines.collect()
 }
 
-/// Which of the cluster's processes a line of `ss` names; the supervisor holds `control`'s.
+/// The process of the cluster that a line of `ss` names; the supervisor also holds the sockets of `control`.
 fn process(world: &World, line: &str) -> Option<String> {
     let pids = line.split("pid=").skip(1).filter_map(|rest| rest.split(',').next());
     let pids: Vec<String> = pids.map(str::to_owned).collect();

@@ -1,6 +1,5 @@
-//! Attacks on whole clusters: the built executable, real pods, network namespaces without a way
-//! out. Each test attempts what must not work, against folders and namespaces made for it. One
-//! topic a file.
+//! Attacks on whole clusters: the built executable, real pods, network namespaces without external connectivity. Each
+//! test attempts what must not work, against directories and namespaces created for it. Each file has one topic.
 
 mod attack;
 mod cis;

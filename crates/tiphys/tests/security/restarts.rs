@@ -1,7 +1,7 @@
-//! The node's processes are killed again and again while pods come and go. Pods that stay do not
-//! notice, and of those that went nothing is left: no mount, address, interface, group or process.
+//! The node's processes are killed again and again during pod churn. Long-running pods are not affected, and deleted
+//! pods leave no mount, address, interface, cgroup or process behind.
 //!
-//! `TIPHYS_KILLS=100` says how often each is killed; few times unless it is said.
+//! `TIPHYS_KILLS=100` sets how often each is killed; the default is a few times.
 
 use std::{
     collections::BTreeSet,
@@ -18,12 +18,12 @@ use std::{
 
 use crate::world::{World, output, run};
 
-/// Pods that stay.
+/// Number of long-running pods.
 const STABLE: usize = 5;
-/// Pods that are deleted while they start, at a time and how often.
+/// Number of pods that are deleted while they start, and how many rounds of them.
 const FORCED: usize = 8;
 const ROUNDS_OF_FORCED: usize = 10;
-/// Pods that are there at once of those that come and go.
+/// Number of concurrent short-lived pods.
 const PASSING: usize = 4;
 
 fn kills() -> usize {
@@ -69,7 +69,7 @@ fn pods_do_not_notice_that_kubelet_or_runtime_is_killed() {
             drop(kubelet);
             kubelet = Killable::kubelet(&world);
         } else {
-            world.kill("node"); // without a kubelet it is the runtime
+            world.kill("node"); // without a kubelet, this process is the container runtime
         }
         comes_back(&world, "n2");
     }
@@ -106,7 +106,7 @@ fn pods_deleted_while_they_start_leave_nothing() {
     world.assert_nothing_left();
 }
 
-/// Waits until the runtime answers and the node is ready.
+/// Waits until the container runtime responds and the node is ready.
 fn comes_back(world: &World, node: &str) {
     world.until("the runtime is back", || {
         world.runs("node") && world.try_tiphys(&["image", "list"]).contains("hello")
@@ -126,7 +126,7 @@ fn pod(name: &str, node: &str, more: &str) -> String {
     )
 }
 
-/// Pods that stay, and what they were at the beginning.
+/// The long-running pods, with their state at the beginning.
 struct Stable(String);
 
 impl Stable {
@@ -143,7 +143,7 @@ impl Stable {
         Self(Self::look(world))
     }
 
-    /// Containers with their identifiers, starts and restarts, and since when the pods are ready.
+    /// IPs, container ids, start times and restart counts of the pods, and since when they are ready.
     fn look(world: &World) -> String {
         let all = "jsonpath={range .items[*]}{.metadata.name} {.status.podIP} \
                    {.status.containerStatuses[0].containerID} \
@@ -158,7 +158,7 @@ impl Stable {
     }
 }
 
-/// Pods that come and go.
+/// A thread that creates and deletes pods.
 struct Churn {
     world: Arc<World>,
     enough: Arc<AtomicBool>,
@@ -191,14 +191,14 @@ impl Churn {
         Self { world: world.clone(), enough, steps, thread: Some(thread) }
     }
 
-    /// Waits until something more has come and gone, and then for another while each time.
+    /// Waits until another pod was created or deleted, and then for a time that differs in each round.
     fn pause_in_the_middle(&self, round: usize) {
         let before = self.steps.load(Ordering::Relaxed);
         self.world.until("pods come and go", || self.steps.load(Ordering::Relaxed) > before);
         sleep(Duration::from_millis(u64::try_from(round * 137 % 900).unwrap_or_default()));
     }
 
-    /// Gives how many there were; none is left.
+    /// Stops the churn and deletes all its pods; returns how many there were.
     fn stop(mut self) -> usize {
         self.enough.store(true, Ordering::Relaxed);
         let made = self.thread.take().expect("stopped once").join().expect("it does not panic");
@@ -224,7 +224,7 @@ impl Drop for Churn {
     }
 }
 
-/// What the machine has of a cluster's pods.
+/// What the host has of a cluster's pods.
 #[derive(Debug, PartialEq, Eq)]
 struct Inventory {
     mounts: BTreeSet<String>,
@@ -232,7 +232,7 @@ struct Inventory {
     addresses: BTreeSet<String>,
     links: BTreeSet<String>,
     folders: BTreeSet<String>,
-    /// Shims, the holders of namespaces, and whatever runs in the pods' groups.
+    /// Shims, the processes that hold namespaces, and all processes in the pods' cgroups.
     processes: BTreeSet<String>,
 }
 
@@ -268,7 +268,7 @@ impl Inventory {
         }
     }
 
-    /// What is removed may take a moment.
+    /// Waits until the inventory is the same again: removal may take a moment.
     fn assert_returns(&self, world: &World) {
         let began = Instant::now();
         loop {
@@ -282,7 +282,7 @@ impl Inventory {
     }
 }
 
-/// The groups below one, in every hierarchy.
+/// The cgroups below one, in every hierarchy.
 fn below(group: &str) -> BTreeSet<String> {
     let find = |root: &Path| {
         let found = output(Command::new("find").arg(root).args(["-mindepth", "1", "-type", "d"]));
@@ -293,7 +293,7 @@ fn below(group: &str) -> BTreeSet<String> {
     roots.flat_map(|root| find(&root.join(group.trim_matches('/')))).collect()
 }
 
-/// A process that is killed without a word.
+/// A process that is killed with SIGKILL.
 struct Killable(Child);
 
 impl Killable {

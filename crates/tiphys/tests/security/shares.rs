@@ -1,8 +1,8 @@
-//! What one tenant may take of the node: disk where nobody counts, connections that others need, names without end.
+//! Limits of one tenant's use of the node: disk space, connections to the kubelet, and lengths of names.
 
 use crate::{attack::Attack, image};
 
-/// Everything that a container can write to is counted, and a pod can be deleted whatever its name is.
+/// All that a container can write to counts towards its disk usage, and a pod can be deleted whatever its name is.
 #[test]
 fn all_that_a_pod_writes_is_its_own() {
     let attack = Attack::new("amounts");
@@ -53,7 +53,7 @@ spec:
     attack.end();
 }
 
-/// A pod holds as many connections to the kubelet as it can get, and says nothing on them.
+/// A pod opens as many idle connections to the kubelet as it can.
 #[test]
 fn nobody_is_kept_out_by_silent_connections() {
     let attack = Attack::new("silent");
@@ -66,7 +66,7 @@ wait";
     attack.world.until("it holds many", || {
         let sockets = attack.world.inside("cat", &["/proc/net/tcp", "/proc/net/tcp6"]).output();
         let sockets = String::from_utf8(sockets.expect("cat runs").stdout).expect("text");
-        // established, at the kubelet's port
+        // state ESTABLISHED, at the kubelet's port
         let held = |line: &&str| line.contains(":280A ") && line.contains(" 01 ");
         sockets.lines().filter(held).count() >= 300
     });

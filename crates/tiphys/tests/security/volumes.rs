@@ -1,15 +1,15 @@
-//! Pods under the `restricted` profile attack the node with what they write to their volumes,
-//! to their root and to the files that the kubelet reads.
+//! Attacks of pods under the `restricted` Pod Security Standard on the node, through what they write to their
+//! volumes, to their root file system and to the files that the kubelet reads.
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::{attack::Attack, image, world::World};
 
-/// Removing tens of thousands of folders takes slow disks minutes.
+/// Timeout for the removal of tens of thousands of directories, which takes minutes on slow disks.
 const SLOW: Duration = Duration::from_mins(10);
 
-/// The container replaces `..data`, by which the kubelet once found what to remove, compare and
-/// write; then the volumes change.
+/// The container replaces `..data`, which the kubelet once followed to remove, compare and write files; then the
+/// volumes are updated.
 #[test]
 fn volumes_of_files_lead_the_kubelet_nowhere() {
     let attack = Attack::new("files");
@@ -32,7 +32,7 @@ fn volumes_of_files_lead_the_kubelet_nowhere() {
     attack.until("the pod runs", "p", ".status.phase", "Running");
 
     let victim = attack.victim.display();
-    // anything that can be made in the volumes makes the next update dangerous
+    // prepares the volumes so that the next update would be dangerous
     let script = format!(
         "for v in /map /projected; do rm -f $v/..data; ln -s {victim} $v/..data; done
 for v in /secret /downward; do
@@ -50,7 +50,7 @@ true"
 
     attack.kubectl(&["patch", "configmap", "m", "--type=merge", "-p", r#"{"data":{"a":"2"}}"#]);
     attack.kubectl(&["patch", "secret", "s", "--type=merge", "-p", r#"{"stringData":{"a":"2"}}"#]);
-    // a change of the pod makes the kubelet look at once
+    // a change of the pod makes the kubelet sync it at once
     attack.kubectl(&["annotate", "pod", "p", "a=2"]);
     for volume in ["map", "secret", "projected", "downward"] {
         attack.world.until(&format!("{volume} changes"), || {
@@ -62,7 +62,7 @@ true"
     attack.end();
 }
 
-/// What a container says last is a file of terabytes, and so much that the disk would fill.
+/// The termination message is a sparse file of terabytes, or large enough to fill the disk.
 #[test]
 fn last_words_of_any_size_are_bounded() {
     let attack = Attack::new("words");
@@ -80,7 +80,7 @@ fn last_words_of_any_size_are_bounded() {
     attack.end();
 }
 
-/// Folders nested so deep that a recursion over them overflows its stack.
+/// Directories nested so deep that a recursive removal would overflow its stack.
 #[test]
 fn deeply_nested_folders_are_removed() {
     let attack = Attack::new("deep");
@@ -112,7 +112,7 @@ fn find_pod_folder(world: &World, uid: &str) -> PathBuf {
     PathBuf::from(found.unwrap_or_else(|| panic!("no folder of the pod: {out}")))
 }
 
-/// Links out of a volume as its sub path, and names with meanings to shells.
+/// Symlinks out of a volume as its subPath, and names with special meanings in shells.
 #[test]
 fn sub_paths_lead_nowhere_else() {
     let attack = Attack::new("paths");
@@ -149,7 +149,8 @@ fn sub_paths_lead_nowhere_else() {
     attack.end();
 }
 
-/// Repositories run what is in them; ports and files that nobody is asked for.
+/// Features that are not offered: gitRepo volumes, which execute code, the kubelet's read-only port, which needs no
+/// authentication, and its checkpoint and pprof endpoints.
 #[test]
 fn what_is_not_offered_is_not_there() {
     let attack = Attack::new("offers");

@@ -1,4 +1,4 @@
-//! `--force`: what cannot be changed is deleted and made anew.
+//! `apply --force`: deletes and recreates objects that cannot be patched.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use crate::{
     select::Info,
 };
 
-/// Whether an object made anew would not meet this.
+/// Whether deleting and recreating the object can get past this error: only for Conflict and Invalid.
 pub(super) fn is_recreatable(fail: &CommandError) -> bool {
     matches!(fail, CommandError::Server { status, .. } if status.has_reason("Conflict") || status.has_reason("Invalid"))
 }
 
-/// Makes `wanted` in place of `current`; when the server refuses that, the old one comes back.
+/// Replaces `current` by `wanted`: deletes the object and creates it again. If the server rejects the new object, the
+/// old one is restored.
 pub(super) fn delete_and_create(
     call: &Invocation<'_>,
     info: &Info,

@@ -1,5 +1,5 @@
-//! From applying here to applying on the server: fields that an earlier `apply` wrote become
-//! those of the server-side manager, so that they can be dropped later.
+//! Migration from client-side to server-side apply: moves fields that an earlier client-side `apply` wrote to the
+//! server-side field manager in managedFields, so that a later apply can remove them.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ use crate::{
     workload::{items_mut, list},
 };
 
-/// The manager that keeps the annotation of what was applied last.
+/// The field manager that owns the last-applied annotation.
 const LAST_APPLIED_FIELD_MANAGER: &str = "kubectl-last-applied";
-/// How often an object that changes meanwhile is tried again.
+/// Number of attempts in case of conflicts.
 const TRIES: usize = 5;
 
-/// Hands over the annotation, then the fields; the object afterwards, if anything was done,
-/// and whether the configuration must be sent again.
+/// Migrates the ownership of the annotation, then of the fields. Returns the object afterwards, and whether the
+/// configuration must be applied again.
 pub(super) fn migrate(
     call: &Invocation<'_>,
     info: &Info,
@@ -57,7 +57,7 @@ pub(super) fn migrate(
             change("/metadata/managedFields", &wanted),
             change("/metadata/resourceVersion", &object["metadata"]["resourceVersion"]),
         ]);
-        // Only an apply may be forced.
+        // `force` is valid for apply patches only.
         let query = query.split("&force=").next().unwrap_or_default();
         match call.server()?.patch(&(info.path() + query), PatchType::Json, &patch) {
             Ok(object) => return Ok((object, true)),
@@ -70,7 +70,7 @@ pub(super) fn migrate(
     Err(CommandError::error(format!("the object keeps changing:\n{}", describe(info))))
 }
 
-/// The entries that own the annotation by this kind of write.
+/// The managedFields entries that own the last-applied annotation by this operation (Apply or Update).
 fn owners<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = &'a Value> {
     let owns = |entry: &&Value| {
         let annotations = &entry["fieldsV1"]["f:metadata"]["f:annotations"];
@@ -80,7 +80,7 @@ fn owners<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = &'a
     entries.filter(move |entry| entry["operation"].as_str() == Some(operation)).filter(owns)
 }
 
-/// Makes the annotation the field of a manager of its own.
+/// Gives the last-applied annotation a field manager of its own.
 fn keep_annotation(
     call: &Invocation<'_>,
     info: &Info,
@@ -106,7 +106,7 @@ fn keep_annotation(
     call.server()?.patch(&(info.path() + &query), PatchType::Apply, &only)
 }
 
-/// The managers with the fields of `old` given to the server-side `new`.
+/// The managedFields with the fields of the manager `old` moved to the server-side manager `new`.
 fn migrated_managed_fields(managers: &Value, old: &str, new: &str) -> Value {
     let mut entries = managers.clone();
     let is = |entry: &Value, name: &str, operation: &str| {

@@ -1,4 +1,4 @@
-//! `--overwrite=false`: what somebody else has changed since the last `apply` is not changed back.
+//! `apply --overwrite=false`: fails instead of reverting fields that were changed since the last `apply`.
 
 use object::{Value, quote::quote, yaml};
 
@@ -10,7 +10,7 @@ use crate::{
     select::Info,
 };
 
-/// Fields that tell the elements of a list apart.
+/// Fields that identify the elements of a list.
 const KEYS: &[&str] = &[
     "name",
     "containerPort",
@@ -24,14 +24,14 @@ const KEYS: &[&str] = &[
     "uid",
 ];
 
-/// Fails if `patch` changes what differs between the last `apply` and `current` already.
+/// Fails if `patch` changes fields that differ between the last applied configuration and `current`.
 pub(super) fn check(patch: &Value, modified: &Value, current: &Value, info: &Info) -> Result {
     let original = original(current);
     if original.is_null() {
         return Ok(());
     }
     let (mut changed, _) = two_way(&original, current)?;
-    // That what was applied last is kept there is no change of anybody.
+    // The last-applied annotation itself is not a change.
     if !changed["metadata"]["annotations"].is_null() {
         changed["metadata"]["annotations"].remove(LAST_APPLIED);
     }
@@ -50,7 +50,7 @@ pub(super) fn check(patch: &Value, modified: &Value, current: &Value, info: &Inf
     )))
 }
 
-/// Whether two patches give the same field different values.
+/// Whether two patches set the same field to different values.
 fn conflict(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(_) | Value::Map(_), Value::Object(_) | Value::Map(_)) => {

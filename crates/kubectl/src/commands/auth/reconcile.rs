@@ -1,5 +1,5 @@
-//! `auth reconcile`: gives roles and bindings what files say, and takes nothing away unless
-//! asked to.
+//! `auth reconcile`: adds the rules and subjects of manifests to RBAC roles and bindings, and removes others only if
+//! a flag says so.
 
 use object::Value;
 
@@ -25,10 +25,10 @@ pub(super) const COMMAND: Command = Command::new(
     run,
 );
 
-/// How often an object that changes meanwhile is tried again.
+/// Number of attempts in case of conflicts.
 const TRIES: usize = 3;
 
-/// What must be done with an object.
+/// The write that an object needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     None,
@@ -37,7 +37,7 @@ enum Step {
     Recreate,
 }
 
-/// What an object becomes, and what it lacked or had too much.
+/// The reconciled object, and its missing and surplus rules or subjects.
 #[derive(Debug)]
 struct Plan {
     step: Step,
@@ -134,7 +134,7 @@ fn perform(call: &Invocation<'_>, info: &Info, plan: &Plan) -> Result<Value> {
     call.server()?.post(&info.resource.path(&info.namespace, ""), &plan.object)
 }
 
-/// The field that is made to fit.
+/// The field that is reconciled.
 fn field(object: &Value) -> &'static str {
     if is_binding(object) { "subjects" } else { "rules" }
 }
@@ -143,7 +143,7 @@ fn is_binding(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding"))
 }
 
-/// What makes `there` allow what `wanted` says.
+/// Computes how `there` must change to grant what `wanted` grants.
 fn plan(there: &Value, wanted: &Value, on: impl Fn(&str) -> bool) -> Plan {
     let annotations = &there["metadata"]["annotations"];
     let protected =
@@ -211,13 +211,13 @@ fn without(list: &Value, other: &Value) -> Vec<Value> {
     found
 }
 
-/// The smallest parts of `rules` that no rule of `owner` allows.
+/// The simple rules of `rules` that no rule of `owner` covers.
 fn uncovered(owner: &Value, rules: &Value) -> Vec<Value> {
     let parts = rules.items().iter().flat_map(parts);
     parts.filter(|part| !owner.items().iter().any(|rule| covers(rule, part))).collect()
 }
 
-/// A rule as rules of one verb for one thing.
+/// Splits a rule into simple rules, each with one verb for one resource or URL.
 fn parts(rule: &Value) -> Vec<Value> {
     let mut all = Vec::new();
     let one = |value: &Value| list(vec![value.clone()]);
@@ -252,7 +252,7 @@ fn parts(rule: &Value) -> Vec<Value> {
     all
 }
 
-/// Whether a rule allows what a part asks for.
+/// Whether a rule covers a simple rule.
 fn covers(rule: &Value, part: &Value) -> bool {
     let has = |field: &str, fits: &dyn Fn(&str, &str) -> bool| {
         part[field].items().iter().filter_map(Value::as_str).all(|wanted| {

@@ -1,4 +1,4 @@
-//! `cluster-info dump`: what helps to find out what is wrong with a cluster.
+//! `cluster-info dump`: prints objects and logs for debugging a cluster.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) const COMMAND: Command = Command::new(
     run,
 );
 
-/// The lists of a namespace, by the name of their file.
+/// The lists of a namespace: file name, API path and resource.
 const LISTS: &[(&str, &str, &str)] = &[
     ("events", "/api/v1", "events"),
     ("replication-controllers", "/api/v1", "replicationcontrollers"),
@@ -102,7 +102,7 @@ fn logs(call: &Invocation<'_>, namespace: &str, pod: &Value) -> Result {
     write(call, &format!("{namespace}/{name}/logs.txt"), &text)
 }
 
-/// The lists as they are written, one after the other.
+/// Prints or writes the lists, one after the other.
 struct DumpWriter<'a> {
     call: &'a Invocation<'a>,
     output: &'a OutputFormat,
@@ -110,7 +110,7 @@ struct DumpWriter<'a> {
 }
 
 impl DumpWriter<'_> {
-    /// One list, as the client's own kinds print: nothing where there are no items.
+    /// Writes one list. As upstream, empty `items` are printed as null.
     fn put(&mut self, file: &str, list: &Value) -> Result {
         let mut list = list.clone();
         if list["items"].items().is_empty() {

@@ -1,4 +1,4 @@
-//! Changes of the configuration files.
+//! The `config` commands that change kubeconfig files.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ fn one_word<'a>(call: &'a Invocation<'_>) -> Result<&'a str> {
     }
 }
 
-/// The file with an entry, changed by `how`.
+/// Changes an entry with `how`, in the file that contains it.
 fn update(
     files: &KubeconfigFiles,
     list: &str,
@@ -34,7 +34,7 @@ fn update(
     KubeconfigFiles::save(&path, tree)
 }
 
-/// The file that says which context is current.
+/// The file that sets the current context.
 fn current_file(files: &KubeconfigFiles) -> (PathBuf, Value) {
     let has = |tree: &Value| !tree["current-context"].as_str().unwrap_or_default().is_empty();
     let found = files.files.iter().find(|file| has(&file.1)).or(files.files.first());
@@ -98,7 +98,7 @@ pub(super) fn set_context(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// A file's content in the configuration, or its full path.
+/// Embeds the content of a file into the kubeconfig, or sets its absolute path.
 fn take_file(call: &Invocation<'_>, tree: &mut Value, flag: &str) -> Result {
     if !call.flags.is_set(flag) {
         return Ok(());
@@ -296,7 +296,7 @@ pub(super) fn delete(call: &Invocation<'_>, list: &str, of: &str) -> Result {
     Ok(())
 }
 
-/// Where a property is: `clusters.NAME.server`, or `current-context`.
+/// Parses the path of a property: `clusters.NAME.server`, or `current-context`.
 fn property(
     call: &Invocation<'_>,
     path: &str,
@@ -309,7 +309,7 @@ fn property(
         return Err(CommandError::error(format!("unable to locate path {}", quote(path))));
     };
     let tree = call.files()?.merged(false);
-    // A name may have dots: the longest that is there counts.
+    // A name may contain dots: the longest existing name matches.
     let known = tree[*list].items().iter().filter_map(|entry| entry["name"].as_str());
     let name = known
         .filter(|name| rest == *name || rest.starts_with(&format!("{name}.")))
@@ -373,7 +373,7 @@ pub(super) fn unset(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// Setting a flag: what is false is left out.
+/// Sets a boolean; false is omitted.
 trait SetFlag {
     fn set(&mut self, name: &str, on: bool);
 }

@@ -1,4 +1,4 @@
-//! `config view`: the configuration, without its secrets.
+//! `config view`: prints the merged kubeconfig, without its secrets.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, yaml};
@@ -70,7 +70,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Changes what clusters, contexts and users hold.
+/// Calls `how` with the content of each cluster, context and user.
 fn change(config: &mut Value, how: &dyn Fn(&mut Value)) {
     for (list, of) in LISTS {
         let mut entries = config[*list].items().to_vec();
@@ -94,7 +94,7 @@ fn hide(entry: &mut Value) {
     }
 }
 
-/// Takes files into the configuration.
+/// Embeds the files that the kubeconfig refers to.
 fn embed(config: &mut Value) -> Result {
     let failed = std::cell::RefCell::new(None);
     change(config, &|entry| {

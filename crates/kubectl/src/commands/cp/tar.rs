@@ -1,4 +1,4 @@
-//! Archives in the form of `tar`, written and read piece by piece.
+//! Reads and writes tar archives as streams.
 
 use std::{
     fs,
@@ -10,10 +10,10 @@ use std::{
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 const BLOCK: usize = 512;
-/// The longest name that is read.
+/// Maximum length in bytes of a name.
 const LONGEST_NAME: u64 = 1 << 16;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     File,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// An entry without its contents.
+/// The header of an entry.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
@@ -31,8 +31,8 @@ pub(super) struct Entry {
     pub(super) link: String,
 }
 
-/// Writes a file, or a folder with all in it, as `name`; folders that are not empty are left to
-/// be made by what is in them.
+/// Writes a file, or a directory with its content, as `name`. Directories that are not empty get no entry: the
+/// entries in them imply them.
 pub(super) async fn write_tree(
     out: &mut (impl AsyncWrite + Unpin),
     path: &Path,
@@ -78,7 +78,7 @@ pub(super) async fn write_tree(
     Ok(())
 }
 
-/// The end of an archive.
+/// Writes the end of an archive.
 pub(super) async fn finish(out: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
     out.write_all(&[0; 2 * BLOCK]).await?;
     out.flush().await
@@ -89,7 +89,7 @@ fn padding(size: u64) -> usize {
     if over == 0 { 0 } else { BLOCK - over }
 }
 
-/// What is written before the contents of an entry.
+/// The fields of an entry's header block.
 #[derive(Clone, Copy)]
 struct Header<'a> {
     name: &'a str,
@@ -156,11 +156,11 @@ async fn write_header(
     out.write_all(&header.block()).await
 }
 
-/// An archive that is being read.
+/// Reads an archive entry by entry.
 #[derive(Debug)]
 pub(super) struct Reader<R> {
     from: R,
-    /// What is left of the entry, and what comes after it up to the next.
+    /// Bytes that are left of the entry, and bytes of padding after it.
     left: u64,
     after: usize,
 }
@@ -170,7 +170,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Self { from, left: 0, after: 0 }
     }
 
-    /// The next entry, unless the archive has ended.
+    /// The next entry; `None` at the end of the archive.
     pub(super) async fn next(&mut self) -> std::io::Result<Option<Entry>> {
         let (mut long_name, mut long_link, mut long_size) = (None, None, None);
         loop {
@@ -222,7 +222,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
-    /// The next piece of the entry's contents; empty at its end.
+    /// Reads the next piece of the entry's content; 0 at its end.
     pub(super) async fn piece(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         if most == 0 {
@@ -244,7 +244,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Ok(())
     }
 
-    /// All of a short entry.
+    /// Reads the whole content of a short entry.
     async fn text(&mut self) -> std::io::Result<String> {
         if self.left > LONGEST_NAME {
             return Err(std::io::Error::other("a name in the archive is too long"));
@@ -270,7 +270,7 @@ fn check(block: &[u8; BLOCK]) -> std::io::Result<()> {
     }
 }
 
-/// Octal digits, or a big number with its first bit set.
+/// Parses a number: octal digits, or binary if the first bit is set.
 fn number(field: &[u8]) -> std::io::Result<u64> {
     if field[0] & 0x80 != 0 {
         return Ok(field.iter().skip(field.len() - 8).fold(0, |n, byte| n << 8 | u64::from(*byte)));
@@ -295,7 +295,7 @@ fn full_name(block: &[u8; BLOCK]) -> String {
     if ustar && !prefix.is_empty() { format!("{prefix}/{name}") } else { name }
 }
 
-/// `LENGTH KEY=VALUE` lines.
+/// Parses the `LENGTH KEY=VALUE` lines of an extended header.
 fn records(text: &str) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! How much a container for debugging may do.
+//! Debugging profiles: the privileges of a debugging container.
 
 use object::Value;
 
@@ -8,6 +8,7 @@ use crate::{
     workload::{items_mut, push},
 };
 
+/// A debugging profile: the value of `--profile`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Profile {
     Legacy,
@@ -18,7 +19,7 @@ pub(super) enum Profile {
     Sysadmin,
 }
 
-/// Where the container is.
+/// Where the debugging container runs: on a node, in a copy of a pod, or in the pod itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DebugStyle {
     Node,
@@ -39,7 +40,7 @@ impl Profile {
         })
     }
 
-    /// Makes the pod and the container with this name what the profile says.
+    /// Applies the profile to the pod and the container with this name.
     pub(super) fn apply(self, pod: &mut Value, name: &str, style: DebugStyle, flags: &ParsedFlags) {
         match self {
             Self::Legacy => {}
@@ -108,7 +109,7 @@ fn mount_root(pod: &mut Value, name: &str) {
     });
 }
 
-/// Takes away what a copy does not keep.
+/// Removes what a copy of a pod does not keep.
 fn strip(pod: &mut Value, profile: Profile, flags: &ParsedFlags) {
     if profile == Profile::Legacy || !flags.is_true("keep-labels") {
         pod["metadata"].remove("labels");

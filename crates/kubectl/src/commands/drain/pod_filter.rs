@@ -1,4 +1,4 @@
-//! Which pods of a node a drain removes, and which it must not touch.
+//! Selects the pods of a node that a drain removes.
 
 use object::{Value, selector::Selector};
 
@@ -9,7 +9,7 @@ use crate::{
     resources::escape,
 };
 
-/// What a pod's state means for a drain.
+/// Whether a drain removes a pod.
 #[derive(Debug, PartialEq)]
 enum Verdict {
     Remove,
@@ -19,15 +19,16 @@ enum Verdict {
     Refuse(String),
 }
 
-/// The pods to remove, and what there is to say of some.
+/// The pods to remove, and warnings.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
     pub(super) chosen: Vec<Value>,
-    /// Each with the pods it is about.
+    /// Warnings, each with the names of its pods.
     warnings: Vec<(String, Vec<String>)>,
 }
 
 impl Pods {
+    /// All warnings as one text; `None` if there are none.
     pub(super) fn warnings(&self) -> Option<String> {
         let texts =
             self.warnings.iter().map(|(text, names)| format!("{text}: {}", names.join(", ")));
@@ -36,7 +37,7 @@ impl Pods {
     }
 }
 
-/// The pods of a node that a drain removes; a failure if there are some that it must not.
+/// The pods of a node that a drain removes; an error if there are pods that it must not remove.
 pub(super) fn pods(call: &Invocation<'_>, node: &str, selector: &Selector) -> Result<Pods> {
     let mut query = format!("fieldSelector={}", escape(&format!("spec.nodeName={node}")));
     if !selector.is_empty() {
@@ -118,7 +119,8 @@ fn verdict(call: &Invocation<'_>, pod: &Value) -> Result<Verdict> {
     })
 }
 
-/// A DaemonSet would put its pod back at once. `None` if there is no such DaemonSet any more.
+/// The verdict on a pod of a DaemonSet, which would recreate it at once. `None` if the DaemonSet does not exist any
+/// more and `--force` is given.
 fn of_daemon_set(call: &Invocation<'_>, pod: &Value, owner: &Value) -> Result<Option<Verdict>> {
     let name = owner["name"].as_str().unwrap_or_default();
     let path = format!("/apis/apps/v1/namespaces/{}/daemonsets/{name}", names(pod).0);

@@ -1,4 +1,4 @@
-//! Removes pods, all at the same time: one that a disruption budget holds holds up no other.
+//! Evicts or deletes pods in parallel: a pod that a PodDisruptionBudget protects does not delay the others.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::{
     server::Server,
 };
 
-/// How long to wait before a refused eviction is tried again.
+/// Interval before an eviction that was rejected is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often is looked whether a pod is gone.
+/// Interval of polls for the deletion of a pod.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Evicts or deletes pods, and waits until they are gone.
+/// Evicts or deletes pods, and waits until they have been deleted.
 pub(super) fn pods(call: &Invocation<'_>, pods: &[Value], dry_run: DryRun) -> Result {
     if pods.is_empty() {
         return Ok(());
@@ -49,11 +49,12 @@ pub(super) fn pods(call: &Invocation<'_>, pods: &[Value], dry_run: DryRun) -> Re
     })
 }
 
+/// The eviction or deletion of pods.
 struct Removal<'a> {
     call: &'a Invocation<'a>,
     server: &'a Server,
     dry_run: DryRun,
-    /// When `--timeout` ends it.
+    /// The end of `--timeout`.
     until: Option<Instant>,
 }
 
@@ -70,7 +71,7 @@ impl Removal<'_> {
         options
     }
 
-    /// The result of `work`, or `None` when the time is over.
+    /// The result of `work`, or `None` after the timeout.
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         match self.until {
             Some(until) => timeout_at(until, work).await.ok(),
@@ -116,7 +117,7 @@ impl Removal<'_> {
         )))
     }
 
-    /// Tries until the eviction is accepted. The pod that was evicted, or `None` if it is gone.
+    /// Requests the eviction until it is accepted. Returns the evicted pod, or `None` if it does not exist any more.
     async fn request_eviction(&self, pod: &Value) -> Result<Option<Value>> {
         let (namespace, name) = names(pod);
         let mut eviction = tree("{apiVersion: policy/v1, kind: Eviction, metadata: {}}");
@@ -161,7 +162,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Waits until a pod, and not another of its name, is gone.
+    /// Waits until a pod has been deleted; another pod of the same name is ignored.
     async fn until_gone(&self, pod: &Value) -> Result {
         let name = names(pod).1;
         let usual = if self.call.flags.is_true("disable-eviction") { "deleted" } else { "evicted" };
@@ -187,11 +188,11 @@ impl Removal<'_> {
     }
 }
 
-/// What follows a refused eviction.
+/// What to do after an eviction was rejected.
 #[derive(Debug, PartialEq)]
 enum After {
     Retry,
-    /// In a namespace that is being deleted only pods that are deleted already go.
+    /// The namespace is terminating, so no eviction can be created; retries until the pod is being deleted.
     RetryInNamespace,
     Wait,
     Fail,

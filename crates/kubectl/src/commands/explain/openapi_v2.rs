@@ -1,4 +1,4 @@
-//! `explain --output=plaintext-openapiv2`: the sheet in its older form.
+//! `explain --output=plaintext-openapiv2`: the documentation in the older format.
 
 use object::{Value, quote::quote};
 
@@ -9,7 +9,7 @@ use crate::{
     resources::Resource,
 };
 
-/// Prints the sheet of the field at `path` below a kind.
+/// Prints the documentation of the field at `path` of a kind.
 pub(super) fn print(
     call: &Invocation<'_>,
     resource: &Resource,
@@ -55,7 +55,7 @@ pub(super) fn print(
     Ok(())
 }
 
-/// `string`, `[]Object`, `map[string]string`.
+/// The name of a type: `string`, `[]Object`, `map[string]string`.
 fn name(schemas: &Schemas<'_>, schema: &Value) -> String {
     let schema = schemas.follow(schema);
     let inner = &schema["additionalProperties"];

@@ -1,4 +1,4 @@
-//! Config maps and secrets.
+//! `create configmap` and `create secret`.
 
 use std::{fs, path::Path};
 
@@ -129,7 +129,7 @@ fn docker(call: &Invocation<'_>) -> Result {
         files.clone().any(|file| file.contains('=')) || files.count() > 1 || data.is_empty()
     };
     for (key, data) in sources(call)? {
-        // A file without a key is the configuration itself.
+        // A single file without a key in the flag is the Docker configuration itself.
         let key = if named(&data) { key.as_str() } else { ".dockerconfigjson" };
         add(&mut object, key, &data)?;
     }
@@ -183,7 +183,7 @@ fn add(secret: &mut Value, key: &str, data: &[u8]) -> Result {
     Ok(())
 }
 
-/// Keys and what they hold, from files, words and files of variables.
+/// Keys and values from files, literals and env files.
 fn sources(call: &Invocation<'_>) -> Result<Vec<(String, Vec<u8>)>> {
     let given = |flag: &str| !call.flags.all(flag).is_empty();
     if given("from-env-file") && (given("from-file") || given("from-literal")) {

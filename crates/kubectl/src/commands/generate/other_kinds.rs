@@ -1,4 +1,5 @@
-//! The other kinds: namespaces, accounts, services, ingresses, budgets, quotas, tokens.
+//! `create` for other kinds: namespaces, service accounts, services, ingresses, PodDisruptionBudgets, quotas,
+//! priority classes and tokens.
 
 use object::{
     Value, names,
@@ -154,7 +155,7 @@ fn service(call: &Invocation<'_>, kind: &str) -> Result {
     make(call, object, "services", &format!("failed to create {kind} service: "))
 }
 
-/// `80`, `80:8080`, `80:http`.
+/// Parses a port: `80`, `80:8080`, `80:http`.
 fn tcp_port(text: &str) -> Result<Value> {
     let (first, second) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
     let number: u32 = first.parse().map_err(|_| {
@@ -273,7 +274,7 @@ fn ingress(call: &Invocation<'_>) -> Result {
     make(call, object, "ingresses.networking.k8s.io", "failed to create ingress: ")
 }
 
-/// `host/path=service:port[,tls[=secret]]`.
+/// A rule of an ingress: `host/path=service:port[,tls[=secret]]`.
 struct Rule {
     host: String,
     path: String,
@@ -381,7 +382,7 @@ fn disruption_budget(call: &Invocation<'_>) -> Result {
     make(call, object, "poddisruptionbudgets.policy", "failed to create poddisruptionbudgets: ")
 }
 
-/// A selector as the field of an object has it.
+/// Parses a selector into a LabelSelector.
 fn label_selector(text: &str) -> Result<Value> {
     let parsed = Selector::parse(text).map_err(|error| {
         CommandError::error(format!("couldn't parse the selector string {}: {error}", quote(text)))

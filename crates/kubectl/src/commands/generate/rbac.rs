@@ -1,4 +1,4 @@
-//! Roles and who has them.
+//! `create` for RBAC kinds: roles and role bindings.
 
 use object::Value;
 
@@ -121,7 +121,7 @@ fn cluster_role(call: &Invocation<'_>) -> Result {
     make(call, object, "clusterroles.rbac.authorization.k8s.io", "")
 }
 
-/// Refuses paths and verbs that no request can have.
+/// Rejects non-resource URLs and verbs that no request can have.
 fn check_urls(urls: &[String], verbs: &[String]) -> Result {
     let known = ["get", "post", "put", "delete", "patch", "head", "options", "*"];
     if let Some(verb) = verbs.iter().find(|verb| !known.contains(&verb.as_str())) {
@@ -140,7 +140,7 @@ fn check_urls(urls: &[String], verbs: &[String]) -> Result {
     Ok(())
 }
 
-/// One rule for each API group of the resources.
+/// PolicyRules, one for each API group of the resources.
 fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
     let verbs = call.flags.all("verb");
     if verbs.is_empty() {

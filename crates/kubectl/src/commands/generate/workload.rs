@@ -1,4 +1,4 @@
-//! Deployments, jobs and cron jobs.
+//! `create` for workloads: deployments, jobs and cron jobs.
 
 use object::Value;
 
@@ -38,12 +38,12 @@ pub(super) const CRON_JOB: Command = Command::new(
 )
 .aliases(&["cj"]);
 
-/// The words after `--`, or after the name.
+/// The arguments after `--`.
 fn command<'a>(call: &'a Invocation<'_>) -> &'a [String] {
     call.flags.args_len_at_dash.map_or(&[], |at| &call.args()[at..])
 }
 
-/// What a container of an image is called: the last part of its path.
+/// The name of a container, derived from its image: the last segment of the path.
 fn container_name(image: &str) -> String {
     let name = image.rsplit('/').next().unwrap_or_default();
     let name = name.split([':', '@']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How a forwarded connection gets to the pod.
+//! The transport that carries forwarded connections to the pod.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,14 +22,15 @@ const WEB_SOCKET_PROTOCOLS: &[&str] = &["v4.channel.k8s.io", PROTOCOL];
 const CHUNK: usize = 32 << 10;
 const LARGEST_ERROR: u64 = 64 << 10;
 
-/// The way to the pod.
+/// The transport to the pod.
 pub(super) enum Carrier<'a> {
     Spdy { connection: Connection, opener: Opener, next: AtomicU32 },
     WebSockets { server: &'a Server, path: &'a str },
 }
 
 impl<'a> Carrier<'a> {
-    /// `port`: one of those that will be forwarded. `tunnels`: whether SPDY inside a WebSocket is tried.
+    /// Connects to the pod. `port` is one of those that will be forwarded. `tunnels`: whether to try SPDY inside a
+    /// WebSocket.
     pub(super) async fn connect(
         server: &'a Server,
         path: &'a str,
@@ -45,13 +46,13 @@ impl<'a> Carrier<'a> {
                 Ok(opened) if opened.protocol == tunnel::PROTOCOL => {
                     return Ok(spdy(server.spdy_over(Tunnel::new(opened.stream))));
                 }
-                Err(fail @ CommandError::Raw(_)) => return Err(fail), // nobody is there
-                _ => {}                                               // the server knows it not
+                Err(fail @ CommandError::Raw(_)) => return Err(fail), // no connection
+                _ => {}                                               // not supported by the server
             }
         }
         match server.spdy(path, PROTOCOL).await {
             Ok(connection) => return Ok(spdy(connection)),
-            Err(fail @ CommandError::Raw(_)) => return Err(fail), // nobody is there
+            Err(fail @ CommandError::Raw(_)) => return Err(fail), // no connection
             Err(_) => {}
         }
         match open(server, path, port).await {
@@ -64,7 +65,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Returns when nothing can be forwarded any more.
+    /// Completes when the connection is lost.
     pub(super) async fn lost(&self) {
         match self {
             Self::Spdy { connection, .. } => connection.gone().cancelled().await,
@@ -72,7 +73,7 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Carries one connection until both sides have ended it.
+    /// Forwards one connection until both sides have closed it.
     pub(super) async fn carry(&self, socket: TcpStream, port: u16) -> Result {
         match self {
             Self::Spdy { opener, next, .. } => {
@@ -94,7 +95,7 @@ async fn over_spdy(opener: &Opener, number: u32, mut socket: TcpStream, port: u1
         Headers::from_iter([("streamtype", kind), ("port", &port), ("requestid", &number)])
     };
     let mut error = opener.open(headers("error")).await.map_err(broken)?;
-    let _ = error.shutdown().await; // nothing is sent there
+    let _ = error.shutdown().await; // nothing is sent on this stream
     let mut data = opener.open(headers("data")).await.map_err(broken)?;
     let forward = async {
         let _ = copy_bidirectional(&mut socket, &mut data).await; // either side may break off
@@ -113,7 +114,7 @@ async fn open(server: &Server, path: &str, port: u16) -> Result<client::WebSocke
 async fn over_web_socket(opened: client::WebSocket, socket: TcpStream) -> Result {
     let (mut to, mut from) = opened.stream.split();
     let (mut read, mut write) = socket.into_split();
-    // Both at once: a server that is not read from may not read either.
+    // Both at once: a server whose data is not read may stop reading itself.
     let send = async {
         let mut buffer = vec![0; CHUNK];
         while let Ok(length @ 1..) = read.read(&mut buffer).await {
@@ -124,7 +125,7 @@ async fn over_web_socket(opened: client::WebSocket, socket: TcpStream) -> Result
                 break;
             }
         }
-        std::future::pending::<()>().await; // this protocol cannot say that no more comes
+        std::future::pending::<()>().await; // this protocol has no half-close
     };
     let receive = async {
         let mut begun = [false; 2];

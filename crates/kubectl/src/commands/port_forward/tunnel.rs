@@ -1,4 +1,5 @@
-//! SPDY inside the messages of a WebSocket, which proxies and load balancers let pass that know no SPDY.
+//! SPDY tunnelled through the messages of a WebSocket, which passes proxies and load balancers that do not support
+//! SPDY.
 
 use std::{
     io,
@@ -11,14 +12,14 @@ use futures_util::{Sink as _, Stream as _};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
-/// The WebSocket subprotocol of such a connection.
+/// The WebSocket subprotocol of such a tunnel.
 pub(super) const PROTOCOL: &str = "SPDY/3.1+portforward.k8s.io";
 const LARGEST_MESSAGE: usize = 32 << 10;
 
-/// The bytes that the messages of a WebSocket carry, as one stream in each direction.
+/// The payload of a WebSocket's messages, as one byte stream in each direction.
 pub(super) struct Tunnel<S> {
     socket: WebSocketStream<S>,
-    /// What is left of the last message.
+    /// The unread rest of the last message.
     received: Bytes,
 }
 
@@ -41,7 +42,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Tunnel<S> {
                     this.received = message.into_data();
                 }
                 Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),
-                Some(Ok(_)) => {} // answered by the socket itself
+                Some(Ok(_)) => {} // control messages, which the socket handles itself
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
             }
         }

@@ -1,4 +1,4 @@
-//! Files of a folder, over HTTP.
+//! Serves the files of a directory over HTTP.
 
 use std::{
     fs,
@@ -11,14 +11,15 @@ use hyper::{Response, StatusCode, header::CONTENT_TYPE};
 
 use super::{Body, plain_answer};
 
-/// The largest file that is served.
+/// Maximum size in bytes of a file that is served.
 const LARGEST: u64 = 256 << 20;
 
+/// The response for a path: a file, a directory listing, or 404.
 pub(super) fn answer(folder: &Path, path: &str) -> Response<Body> {
     let missing = || plain_answer(StatusCode::NOT_FOUND, "404 page not found\n");
     let Some(path) = decode(path) else { return missing() };
     let below = Path::new(&path);
-    // Nothing above the folder, and nothing that a link leads to outside of it.
+    // Rejects paths above the directory, and symlinks that lead out of it.
     if below.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
         return missing();
     }
@@ -86,7 +87,7 @@ fn kind(file: &Path) -> &'static str {
     }
 }
 
-/// A path with its `%xx` taken out.
+/// Decodes the percent-encoding of a path.
 fn decode(path: &str) -> Option<String> {
     let mut out = Vec::new();
     let mut bytes = path.bytes();

@@ -1,4 +1,4 @@
-//! `rollout history` and `rollout undo`: earlier versions of workloads.
+//! `rollout history` and `rollout undo`: earlier revisions of workloads.
 
 use object::{Value, quote::quote};
 
@@ -15,7 +15,7 @@ use crate::{
     server::PatchType,
 };
 
-/// A version of a workload: the object that keeps it, and its pod template.
+/// A revision of a workload: the ReplicaSet or ControllerRevision that stores it, and its pod template.
 struct Revision {
     number: i64,
     object: Value,
@@ -79,7 +79,7 @@ fn table(all: &[Revision]) -> String {
     SHEET.align(&text)
 }
 
-/// Every version that is kept, the oldest first.
+/// All stored revisions, the oldest first.
 fn revisions(call: &Invocation<'_>, info: &Info) -> Result<Vec<Revision>> {
     let kind = info.resource.kind.as_str();
     if info.resource.group != "apps" {
@@ -167,7 +167,7 @@ pub(super) fn undo(call: &Invocation<'_>) -> Result {
     CommandError::collect(fails)
 }
 
-/// The object after the undoing, or what is said without one.
+/// Rolls back one workload. Returns the patched object, or a message if nothing was written.
 fn undo_one(
     call: &Invocation<'_>,
     info: &Info,

@@ -1,4 +1,4 @@
-//! `rollout status`: how far a change has come.
+//! `rollout status`: reports the progress of a rollout.
 
 use object::{Value, quote::quote};
 
@@ -50,7 +50,7 @@ fn one(call: &Invocation<'_>, info: &Info, revision: i64) -> Result {
     if finished { Ok(()) } else { Err(CommandError::error("timed out waiting for the condition")) }
 }
 
-/// What is said of a workload, and whether it is done.
+/// The status message of a workload, and whether its rollout is complete.
 #[expect(clippy::too_many_lines, reason = "three kinds side by side")]
 fn status(object: &Value, kind: &str, revision: i64) -> Result<(String, bool)> {
     let name = quote(object["metadata"]["name"].as_str().unwrap_or_default());

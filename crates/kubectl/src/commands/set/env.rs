@@ -1,4 +1,4 @@
-//! `set env`: variables of containers, set, removed or listed.
+//! `set env`: sets, removes or lists environment variables of containers.
 
 use std::io::BufRead as _;
 
@@ -42,7 +42,7 @@ pub(super) const COMMAND: Command = Command::new(
     run,
 );
 
-/// Variables to be set, and names of those to be removed.
+/// Variables to set, and names of variables to remove.
 #[derive(Debug, Default)]
 struct Changes {
     put: Vec<Value>,
@@ -124,7 +124,7 @@ fn variable(name: &str, value: &str) -> Value {
     variable
 }
 
-/// Reads `NAME=value`, `NAME-`, and `-`, which stands for lines of stdin.
+/// Parses `NAME=value`, `NAME-`, and `-`, which stands for lines of stdin.
 fn parse(given: &[&String]) -> Result<Changes> {
     let mut changes = Changes::default();
     let mut named = Vec::new();
@@ -162,7 +162,7 @@ fn parse(given: &[&String]) -> Result<Changes> {
     Ok(changes)
 }
 
-/// Variables that refer to the keys of a config map or a secret.
+/// Variables that refer to the keys of a ConfigMap or Secret.
 fn taken_from(call: &Invocation<'_>, from: &str) -> Result<Vec<Value>> {
     if call.flags.is_true("local") {
         return Ok(Vec::new());
@@ -275,7 +275,7 @@ fn update(container: &mut Value, changes: &Changes) {
     }
 }
 
-/// Prints the variables of each container, with what is to be changed.
+/// Prints the variables of each container, including the changes.
 fn show(call: &Invocation<'_>, infos: Vec<Info>, changes: &Changes) -> Result {
     let mut found = FetchedSources::default();
     for info in infos {

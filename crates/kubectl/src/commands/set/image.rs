@@ -1,4 +1,4 @@
-//! `set image`: other images for containers.
+//! `set image`: changes the images of containers.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn run(call: &Invocation<'_>) -> Result {
     })
 }
 
-/// The words before the first `name=image`, and the images by container.
+/// The arguments before the first `name=image`, and the images by container.
 fn pairs(words: &[String]) -> Result<(&[String], BTreeMap<&str, &str>)> {
     let is_pair = |word: &String| {
         word.find('=').is_some_and(|at| at > 0) || word.ends_with('-') && word != "-"

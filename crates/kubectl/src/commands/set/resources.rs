@@ -1,4 +1,4 @@
-//! `set resources`: what containers ask for, and what they may use at most.
+//! `set resources`: changes the resource requests and limits of containers.
 
 use object::{Quantity, Value};
 
@@ -71,7 +71,7 @@ fn run(call: &Invocation<'_>) -> Result {
     })
 }
 
-/// `cpu=100m,memory=256Mi`.
+/// Parses a list of quantities: `cpu=100m,memory=256Mi`.
 pub(crate) fn amounts(text: &str) -> Result<Vec<(&str, Value)>> {
     let mut all = Vec::new();
     for pair in text.split(',').filter(|_| !text.is_empty()) {

@@ -1,4 +1,4 @@
-//! `set selector`: which pods a service leads to.
+//! `set selector`: changes the selector of a Service.
 
 use object::{
     Value,
@@ -70,7 +70,7 @@ fn run(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
-/// The labels that must be equal, and everything else in words.
+/// The labels of equality requirements, and all other requirements as text.
 fn parts(selector: &Selector) -> (Value, Vec<String>) {
     let (mut labels, mut rest) = (Value::object(), Vec::new());
     for Requirement { key, operator, values } in selector.requirements() {

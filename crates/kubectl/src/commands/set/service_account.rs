@@ -1,4 +1,4 @@
-//! `set serviceaccount`: who pods are.
+//! `set serviceaccount`: changes the service account of pods.
 
 use super::{
     ALL, Command, DRY_RUN, FIELD_MANAGER, FILES, LOCAL, SetMessages, change_all, check_dry_run,

@@ -1,4 +1,4 @@
-//! Where a variable's value comes from, in words and as the value itself.
+//! The source of an environment variable, as a description and as its value.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use object::{Quantity, Value, names, quote::quote};
 
 use crate::invocation::Invocation;
 
-/// Config maps and secrets that were fetched.
+/// Cache of the ConfigMaps and Secrets that were fetched.
 #[derive(Debug, Default)]
 pub(super) struct FetchedSources(BTreeMap<String, Value>);
 
-/// `configmap settings, key color`.
+/// Describes a source: `configmap settings, key color`.
 pub(super) fn words(from: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for (field, noun) in [("configMapKeyRef", "configmap"), ("secretKeyRef", "secret")] {
@@ -34,7 +34,7 @@ pub(super) fn words(from: &Value) -> String {
 }
 
 impl FetchedSources {
-    /// The value, or why there is none.
+    /// The value, or the reason why there is none.
     pub(super) fn value(
         &mut self,
         call: &Invocation<'_>,
@@ -88,7 +88,7 @@ impl FetchedSources {
     }
 }
 
-/// A field of the object's metadata.
+/// The value of a fieldRef to the object's metadata.
 fn field(object: &Value, path: &str) -> Result<String, String> {
     let metadata = &object["metadata"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -122,7 +122,7 @@ fn field(object: &Value, path: &str) -> Result<String, String> {
     }
 }
 
-/// What a container asks for or may use, in units of the divisor, rounded up.
+/// The value of a resourceFieldRef: a request or limit of a container in units of the divisor, rounded up.
 fn amount(reference: &Value, container: &Value) -> Result<String, String> {
     let wanted = reference["resource"].as_str().unwrap_or_default();
     let (field, name) = wanted.split_once('.').unwrap_or((wanted, ""));

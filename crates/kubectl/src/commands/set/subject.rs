@@ -1,4 +1,4 @@
-//! `set subject`: more users, groups and service accounts for a binding.
+//! `set subject`: adds users, groups and service accounts to a role binding.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ fn run(call: &Invocation<'_>) -> Result {
     })
 }
 
-/// What the flags name, each once; `cluster`: whether every one needs a namespace.
+/// The subjects that the flags name, each once. `cluster`: whether service accounts must have an explicit namespace.
 fn subjects(call: &Invocation<'_>, cluster: bool) -> Result<Vec<Value>> {
     let sorted = |flag: &str| call.flags.all(flag).iter().cloned().collect::<BTreeSet<String>>();
     let (users, groups) = (sorted("user"), sorted("group"));

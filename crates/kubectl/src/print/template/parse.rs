@@ -1,4 +1,4 @@
-//! From text to nodes.
+//! Parses the text of a template into nodes.
 
 use object::Value;
 
@@ -17,12 +17,13 @@ fn wrong(says: &str) -> String {
     format!("template: output:1: {says}")
 }
 
+/// A piece of a template: text, or the content of `{{…}}`.
 enum Piece {
     Text(String),
     Action(String),
 }
 
-/// Cuts text from actions; `{{-` and `-}}` take away the space beside them.
+/// Splits a template into text and actions; `{{-` and `-}}` trim adjacent white space.
 fn split(mut text: &str) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     let mut trim = false;
@@ -54,7 +55,7 @@ fn split(mut text: &str) -> Result<Vec<Piece>, String> {
     }
 }
 
-/// Where `}}` stands, outside of quotes.
+/// The position of `}}` outside of quotes.
 fn action_end(text: &str) -> Option<usize> {
     let (mut quote, mut escaped) = (None, false);
     for (at, c) in text.char_indices() {
@@ -73,18 +74,20 @@ fn action_end(text: &str) -> Option<usize> {
     None
 }
 
+/// What ended a list of nodes: the end of the template, or an `end` or `else` action.
 enum End {
     Text,
     Word(String),
 }
 
+/// Parses pieces into nodes.
 struct Parser {
     pieces: Vec<Piece>,
     at: usize,
 }
 
 impl Parser {
-    /// Nodes up to the end, an `end` or an `else`.
+    /// Parses nodes up to the end of the template, an `end` or an `else`.
     fn nodes(&mut self) -> Result<(Vec<Node>, End), String> {
         let mut nodes = Vec::new();
         while let Some(piece) = self.pieces.get(self.at) {
@@ -140,7 +143,7 @@ fn pipeline(text: &str) -> Result<Pipeline, String> {
     let mut reader = Reader { chars: text.chars().collect(), at: 0 };
     let mut pipeline = Pipeline::default();
     let start = reader.at;
-    // `$a, $b := …`
+    // the variables of `$a, $b := …`
     loop {
         reader.space();
         if reader.peek() != Some('$') {
@@ -174,6 +177,7 @@ fn pipeline(text: &str) -> Result<Pipeline, String> {
     }
 }
 
+/// Parses the text of an action.
 struct Reader {
     chars: Vec<char>,
     at: usize,
@@ -198,7 +202,7 @@ impl Reader {
         self.chars[start..self.at].iter().collect()
     }
 
-    /// `.a.b`, as long as it goes on.
+    /// Parses a field path, such as `.a.b`.
     fn fields(&mut self) -> Vec<String> {
         let mut fields = Vec::new();
         while self.peek() == Some('.') {

@@ -1,4 +1,4 @@
-//! From nodes and a value to text.
+//! Executes a template: renders nodes with a value.
 
 use std::cmp::Ordering;
 
@@ -34,9 +34,10 @@ pub(super) fn run(nodes: &[Node], value: &Value, strict: bool) -> Result<String,
     Ok(state.out)
 }
 
+/// The state of the execution of a template.
 struct State {
     out: String,
-    /// Of a name declared again the last counts.
+    /// Variables; of those with the same name the last is in scope.
     variables: Vec<(String, Value)>,
     strict: bool,
 }
@@ -113,7 +114,7 @@ impl State {
         Ok(())
     }
 
-    /// The value of a pipeline; `None` if it is a field that is not there.
+    /// Evaluates a pipeline; `None` if its value is a missing field.
     fn pipeline(&mut self, pipeline: &Pipeline, dot: &Value) -> Result<Option<Value>, String> {
         let mut value = None;
         for (at, command) in pipeline.commands.iter().enumerate() {

@@ -39,7 +39,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     })
 }
 
-/// The configuration that these flags make.
+/// Parses the flags of a kubelet into its configuration.
 pub(crate) fn config_of(words: Vec<OsString>) -> Result<Config> {
     config(super::read_flags(words)?)
 }

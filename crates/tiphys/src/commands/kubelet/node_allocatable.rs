@@ -1,4 +1,4 @@
-//! What of the machine is reserved, and where that is enforced.
+//! Parses `--enforce-node-allocatable`: which resource reservations are enforced, and on which cgroups.
 
 use anyhow::{Result, ensure};
 use kubelet::reserved::{Reserved, ReservedGroup};

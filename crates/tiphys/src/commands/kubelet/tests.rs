@@ -1,4 +1,4 @@
-//! Each flag has an effect, and bad values are errors.
+//! Tests that each kubelet flag has an effect and that invalid values are errors.
 
 use std::{ffi::OsString, fs, time::Duration};
 

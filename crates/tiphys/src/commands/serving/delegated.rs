@@ -1,5 +1,5 @@
-//! Who asks a component, and what they may: certificates are read here, all else is decided by
-//! the API server.
+//! Delegated authentication and authorization of a component's HTTPS server. Client certificates are verified here;
+//! tokens and permissions are checked by the API server, with a TokenReview and a SubjectAccessReview.
 
 use std::{
     collections::HashMap,
@@ -19,44 +19,45 @@ use tokio::time::{Instant, timeout};
 
 const JSON: &str = "application/json";
 const AUTHENTICATED: &str = "system:authenticated";
-/// Those who may do everything everywhere.
+/// The group whose members are allowed every request.
 const MASTERS: &str = "system:masters";
-/// How long the API server may think about it.
+/// Timeout of a TokenReview or SubjectAccessReview.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-/// As many answers are remembered at most.
+/// Maximum number of entries of each cache.
 const MAX_CACHE_ENTRIES: usize = 10_000;
 
+/// The authenticators and the authorizer of the server.
 #[derive(Debug)]
 pub(super) struct DelegatedAuth {
-    /// Whose client certificates are believed.
+    /// Verifies client certificates.
     pub(super) client_ca: Option<ClientCaVerifier>,
     pub(super) request_header: Option<RequestHeaderAuth>,
-    /// Whose certificates either may be.
+    /// CA certificates of clients and front proxies, for the TLS handshake.
     pub(super) authorities: Vec<CertificateDer<'static>>,
-    /// Who is asked about tokens; nobody: there are none.
+    /// Client for TokenReviews; `None`: bearer tokens are not accepted.
     pub(super) token_reviewer: Option<Client>,
-    /// Who is asked about rights; nobody: there are none.
+    /// Client for SubjectAccessReviews; `None`: requests that need one are denied.
     pub(super) access_reviewer: Option<Client>,
-    /// What everybody may ask for: paths, or their beginnings with a `*` behind.
+    /// Paths that need no authorization; a trailing `*` matches any suffix.
     pub(super) always_allow_paths: Vec<String>,
     pub(super) token_cache: TtlCache<String, Option<UserInfo>>,
     pub(super) access_cache: TtlCache<AccessKey, bool>,
     pub(super) unauthorized_ttl: Duration,
 }
 
-/// Those who may say who calls.
+/// Request header authentication: front proxies that may pass on the name of a user.
 #[derive(Debug)]
 pub(super) struct RequestHeaderAuth {
     pub(super) trust: ClientCaVerifier,
-    /// Common names that are believed; empty: any.
+    /// Common names that a front proxy's certificate may have; empty: any.
     pub(super) allowed: Vec<String>,
     pub(super) headers: ProxyHeaders,
 }
 
-/// A user's name, uid, groups, and a verb and a path.
+/// Key of the authorization cache: a user's name, uid and groups, and a verb and a path.
 type AccessKey = (String, String, Vec<String>, String, String);
 
-/// Answers, each for a time.
+/// A cache whose entries expire.
 #[derive(Debug)]
 pub(super) struct TtlCache<K, V> {
     lasts: Duration,
@@ -89,7 +90,7 @@ impl<K: Eq + Hash, V: Clone> TtlCache<K, V> {
 }
 
 impl DelegatedAuth {
-    /// Who calls; `None` for somebody who shows what is worth nothing.
+    /// The user that a request is authenticated as; `None` if its credentials are invalid.
     pub(super) async fn authenticate(
         &self,
         chain: &[CertificateDer<'_>],
@@ -101,7 +102,7 @@ impl DelegatedAuth {
             && let Ok(proxy) = proxies.trust.identify(chain, now)
             && (proxies.allowed.is_empty() || proxies.allowed.contains(&proxy.common_name))
         {
-            return user.ok().map(authenticated); // who cannot be read is not the proxy
+            return user.ok().map(authenticated); // unreadable headers: the request is not authenticated
         }
         let client = self.client_ca.as_ref().and_then(|trust| trust.identify(chain, now).ok());
         if let Some(client) = client {
@@ -118,7 +119,7 @@ impl DelegatedAuth {
         user
     }
 
-    /// Whether the user may ask for the path.
+    /// Whether the user may request the path.
     pub(super) async fn authorize(&self, user: &UserInfo, method: &Method, path: &str) -> bool {
         let is_open = |own: &String| match own.strip_suffix('*') {
             Some(begin) => path.starts_with(begin),
@@ -139,7 +140,7 @@ impl DelegatedAuth {
         allowed
     }
 
-    /// `None`: nobody could be asked.
+    /// Sends a TokenReview. `None`: the API server could not be reached.
     async fn review_token(&self, token: &str) -> Option<Option<UserInfo>> {
         let mut spec = Value::object();
         spec["token"] = token.into();
@@ -184,7 +185,7 @@ fn authenticated(mut user: UserInfo) -> UserInfo {
     user
 }
 
-/// What the API server says to such a review.
+/// Sends a review and returns the status of the response; `None` if the request failed.
 async fn review(client: &Client, (group, kind): (&str, &str), spec: Value) -> Option<Value> {
     let mut review = Value::object();
     (review["apiVersion"], review["kind"]) = (format!("{group}/v1").into(), kind.into());

@@ -186,7 +186,7 @@ impl ServingFlags {
         let newest_only = self.tls_min_version == "VersionTLS13";
         let handshakes = TlsSettings::new(newest_only, &self.tls_cipher_suites, &[])?
             .with_http2(!self.disable_http2_serving);
-        // Without authorities for clients only this server's own authority is offered, which has issued no client certificate.
+        // Without CAs for clients, only this server's own CA is offered, which has issued no client certificate.
         let believed = match &*known.authorities {
             [] => ClientCaVerifier::new(std::slice::from_ref(authority.certificate()))?,
             some => ClientCaVerifier::new(some)?,

@@ -84,7 +84,7 @@ pub(super) struct ServingCertificates {
     pub(super) handshakes: TlsSettings,
 }
 
-/// Binds and serves until the context stops; unless nothing is to be served.
+/// Binds and serves until the context stops; does nothing if the port is 0.
 pub(super) async fn serve(
     cx: &Context,
     flags: &ServingFlags,
@@ -156,7 +156,7 @@ fn report_build(metrics: &Metrics) {
         "aarch64" => "linux/arm64".to_owned(),
         other => format!("linux/{other}"),
     };
-    let date = "1970-01-01T00:00:00Z"; // builds are the same whenever they are made
+    let date = "1970-01-01T00:00:00Z"; // the same in every build, so that builds are reproducible
     let labels = [date, "rustc", "", "clean", server::VERSION, "", major, minor, &platform];
     metrics.gauge(&BUILD_INFO, &labels).set(1.0);
 }
@@ -176,7 +176,7 @@ impl ServingCertificates {
     }
 }
 
-/// Takes over files that change.
+/// Reloads the certificate files when they change.
 async fn watch_certificates(
     cx: Context,
     certificates: ServingCertificates,
@@ -190,6 +190,7 @@ async fn watch_certificates(
     }
 }
 
+/// The HTTPS server of a component.
 #[derive(Debug)]
 struct SecureServer {
     component: ServedComponent,

@@ -1,4 +1,4 @@
-//! Who is served, over a real API server that says who may.
+//! Tests of authentication and authorization of the HTTPS server, with a real API server that answers the reviews.
 
 use apiserver::{
     Config, Flags, ListenerSource, RunningServer, ServerEnvironment, StorageBackend, start_with,
@@ -23,7 +23,7 @@ fn flags(words: &[&str]) -> ServingFlags {
     Only::try_parse_from(words).expect("good flags").serving
 }
 
-/// An API server, and files of those who ask and are asked.
+/// An API server, and a directory with the files of the component and its clients.
 struct Place {
     running: RunningServer,
     folder: TempDir,
@@ -67,7 +67,7 @@ impl Place {
         format!("{name}={}", self.folder.path().join(file).display())
     }
 
-    /// Serves with these flags beside those that say whom to ask; where.
+    /// Serves with these flags and those for delegation to the API server; returns the port.
     async fn serve(&self, cx: &Context, more: &[&str]) -> u16 {
         let mut words = vec![
             self.flag("--tls-cert-file", "crt"),
@@ -93,7 +93,7 @@ impl Place {
         port
     }
 
-    /// Somebody with a certificate of this authority.
+    /// A client with a certificate that this CA has issued.
     fn client(&self, port: u16, by: &CertificateAuthority, name: &str, groups: &[&str]) -> Client {
         let pair = by.issue(&CertificateSpec::client(name, groups), SystemClock.now()).unwrap();
         let server = format!("https://localhost:{port}");

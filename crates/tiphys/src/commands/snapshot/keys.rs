@@ -1,6 +1,6 @@
-//! What a cluster needs beside its objects to be the same cluster elsewhere: the keys that Secrets
-//! are encrypted with, the authorities, the keys of service accounts, and the ranges that
-//! addresses were taken from.
+//! The keys in a snapshot: what a restored cluster needs in addition to its objects to be the same cluster. These are
+//! the encryption keys of Secrets, the CAs, the service account keys, and the settings with the CIDRs that addresses
+//! were allocated from.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use store::archive::EtcdSnapshot;
 use super::sealed::{self, Secret};
 use crate::up;
 
-/// Below `pki`. Everything else there is made anew from these.
+/// The saved files below `pki`. All other files there are generated from these.
 const FILES: [&str; 7] = [
     "ca.crt",
     "ca.key",
@@ -26,14 +26,14 @@ const FILES: [&str; 7] = [
     "sa.pub",
     apiserver::ENCRYPTION,
 ];
-/// Their name in the file, sealed.
+/// Name of the entry with these files in the snapshot, encrypted.
 const SEALED: &str = "keys";
-/// The settings' name in the file; no secret.
+/// Name of the entry with the settings in the snapshot, which are not secret.
 const SETTINGS: &str = "settings";
-/// A certificate, a key, a configuration.
+/// Maximum size in bytes of a certificate, key or configuration file.
 const LARGEST: u64 = 1 << 20;
 
-/// What is saved beside the objects.
+/// The entries that are saved in addition to the objects.
 pub(super) fn collect(data: &Path, secret: Option<&Secret>) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut beside = BTreeMap::new();
     if let Ok(text) = fs::read(data.join("config.yaml")) {
@@ -53,12 +53,12 @@ pub(super) fn collect(data: &Path, secret: Option<&Secret>) -> Result<BTreeMap<S
     Ok(beside)
 }
 
-/// The keys that a restored cluster will have.
+/// The keys that a restored cluster gets.
 pub(super) struct Keys(BTreeMap<&'static str, String>);
 
 impl Keys {
-    /// Those in the file; none where there are none, or nobody gave the secret and the folder
-    /// has its own. Fails where Secrets could not be read afterwards.
+    /// The keys from the snapshot. `None` if it has none, or if no secret is given and the data directory has its own
+    /// keys. Fails if encrypted objects could not be decrypted after the restore.
     pub(super) fn choose(
         archive: &EtcdSnapshot,
         secret: Option<&Secret>,
@@ -98,7 +98,7 @@ impl Keys {
         Ok(Self(files.collect::<Result<_>>()?))
     }
 
-    /// Writes them. Others that are there are kept aside; gives where.
+    /// Writes the keys. An existing `pki` directory with different keys is renamed first; returns its new path.
     pub(super) fn write(&self, data: &Path, stamp: &str) -> Result<Option<PathBuf>> {
         let folder = data.join("pki");
         let about = |path: &Path| format!("cannot write {}", path.display());
@@ -129,7 +129,7 @@ impl Keys {
     }
 }
 
-/// Notes the saved cluster's name and ranges for the first start of a folder without settings.
+/// Records the saved cluster's node name and CIDRs for the first start, if the data directory has no settings yet.
 pub(super) fn note_settings(archive: &EtcdSnapshot, data: &Path) -> Result<()> {
     match archive.beside.get(SETTINGS) {
         Some(text) if !data.join("config.yaml").exists() => up::note_restored(data, text),
@@ -137,7 +137,7 @@ pub(super) fn note_settings(archive: &EtcdSnapshot, data: &Path) -> Result<()> {
     }
 }
 
-/// What is in a file, for `status`.
+/// Describes for `snapshot status` whether the snapshot contains the keys.
 pub(super) fn describe(archive: &EtcdSnapshot) -> &'static str {
     match archive.beside.contains_key(SEALED) {
         true => "sealed in it",

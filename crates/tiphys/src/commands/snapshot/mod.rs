@@ -1,4 +1,4 @@
-//! `snapshot`: everything that is stored, in one file that restores anywhere.
+//! `snapshot`: saves the whole store to one file, and restores it on any host.
 
 mod keys;
 mod sealed;
@@ -128,7 +128,7 @@ async fn save(to: &Path, place: &StorePlace, secret: Option<&Secret>) -> Result<
     ensure!(!to.exists(), "{} exists already", to.display());
     let part = to.with_extension("part");
     let saved = write(&part, place, secret).await;
-    let saved = saved.and_then(|()| Ok(EtcdSnapshot::read(&part)?)); // what cannot be read is no snapshot
+    let saved = saved.and_then(|()| Ok(EtcdSnapshot::read(&part)?)); // a snapshot that cannot be read back is an error
     let saved = saved.inspect_err(|_| drop(fs::remove_file(&part)))?;
     fs::rename(&part, to)?;
     println!(
@@ -179,7 +179,7 @@ async fn write(part: &Path, place: &StorePlace, secret: Option<&Secret>) -> Resu
     Ok(())
 }
 
-/// Saves at intervals until it is stopped, and removes the oldest files.
+/// Saves at intervals until it is stopped, and deletes the oldest files.
 async fn save_periodically(
     folder: &Path,
     (place, secret): (&StorePlace, Option<&Secret>),
@@ -210,7 +210,7 @@ fn prune(folder: &Path, keep: usize) -> Result<()> {
     };
     let mut all: Vec<_> =
         fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).filter(ours).collect();
-    all.sort_unstable(); // by time: it has always as many digits
+    all.sort_unstable(); // by time: timestamps have a fixed number of digits
     let old = all.len().saturating_sub(keep);
     for path in &all[..old] {
         fs::remove_file(path)?;
@@ -262,7 +262,7 @@ async fn restore(
         Ok(revision) => revision,
         Err(error) if is_used => {
             let _ = fs::remove_dir_all(&folder);
-            fs::rename(&kept, &folder)?; // as it was
+            fs::rename(&kept, &folder)?; // restores the previous state
             return Err(error);
         }
         Err(error) => return Err(error),

@@ -1,5 +1,4 @@
-//! Bytes that only somebody with the passphrase or the key file can read: AES-256-GCM with a key
-//! that PBKDF2 makes of the secret.
+//! Encryption of bytes with a passphrase or a key file: AES-256-GCM, with a key that PBKDF2 derives from the secret.
 
 use std::{num::NonZeroU32, path::Path};
 
@@ -12,19 +11,19 @@ use ring::{
 
 const HEADER: &[u8; 16] = b"tiphys-sealed-1\n";
 const SALT: usize = 16;
-/// As OWASP advises for PBKDF2 with HMAC-SHA-256.
+/// PBKDF2 iterations; OWASP's recommendation for HMAC-SHA-256.
 const ITERATIONS: u32 = 600_000;
-/// A file with more would keep us busy for hours.
+/// Maximum number of iterations to accept from a file; more would take hours.
 const MOST_ITERATIONS: u32 = 10_000_000;
-/// Shorter ones are guessed.
+/// Minimum length of a passphrase; shorter ones can be guessed.
 const SHORTEST: usize = 8;
 const LARGEST_SECRET: u64 = 1 << 20;
 
-/// What a passphrase or a key file says.
+/// The content of a passphrase file or key file.
 pub(super) struct Secret(Vec<u8>);
 
 impl Secret {
-    /// The first line of a file, or of standard input for `-`.
+    /// Reads a passphrase: the first line of a file, or of standard input for `-`.
     pub(super) fn passphrase(path: &Path) -> Result<Self> {
         let bytes = read(path)?;
         let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -37,7 +36,7 @@ impl Secret {
         Ok(Self(line.to_vec()))
     }
 
-    /// All of a file.
+    /// Reads a key: the whole content of a file.
     pub(super) fn key_file(path: &Path) -> Result<Self> {
         let bytes = read(path)?;
         ensure!(bytes.len() >= 32, "the key in {} has fewer than 32 bytes", path.display());
@@ -59,6 +58,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Encrypts bytes with a key derived from the secret.
 pub(super) fn seal(secret: &Secret, plain: &[u8]) -> Result<Vec<u8>> {
     seal_with(secret, plain, ITERATIONS)
 }
@@ -84,6 +84,7 @@ fn seal_with(secret: &Secret, plain: &[u8], iterations: u32) -> Result<Vec<u8>> 
     Ok(sealed)
 }
 
+/// Decrypts what `seal` returned; fails if the secret is another one.
 pub(super) fn open(secret: &Secret, sealed: &[u8]) -> Result<Vec<u8>> {
     let damaged = "the sealed keys are damaged";
     let (header, rest) = sealed.split_at_checked(HEADER.len()).context(damaged)?;

@@ -1,4 +1,4 @@
-//! The API server's flags.
+//! The API server's flags inside `up`.
 
 use std::path::Path;
 
@@ -20,12 +20,12 @@ const RESERVED: Reserved = &[
     ("service-node-port-range", "--service-node-port-range"),
     ("etcd-servers", "--etcd-servers"),
 ];
-/// The flag that names a file to write.
+/// The flag for the audit log, which names a file to write.
 pub(super) const AUDIT_LOG: &str = "audit-log-path";
 const AUDIT_POLICY: &str = "audit-policy-file";
 
-/// The API server's configuration. `data` is the data folder as the process sees it, `copies`
-/// where files that flags name are; none: in their place.
+/// The API server's configuration. `data` is the data directory as the process sees it. `copies` is the directory
+/// with the copied files that flags name; `None`: below `data`.
 pub(in crate::up) fn api_server(
     settings: &ClusterConfig,
     data: &Path,
@@ -64,7 +64,8 @@ pub(in crate::up) fn api_server(
     Ok(config)
 }
 
-/// The API server writes below the data folder only: `audit/NAME`.
+/// The path of the audit log, which must be `audit/NAME` below the data directory: the API server can write only
+/// there.
 pub(super) fn audit_log(layout: &DataDir, path: &str) -> Result<String> {
     let inside = Path::new(path).strip_prefix(layout.dir()).unwrap_or(Path::new(path));
     let name = inside.strip_prefix("audit").unwrap_or(inside);

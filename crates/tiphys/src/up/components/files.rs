@@ -1,5 +1,5 @@
-//! Files that flags of the API server, the controllers and the scheduler name. These run as an ordinary user that
-//! reads nothing outside the data folder, so the files are copied there.
+//! Copies of the files that flags of the API server, the controller manager and the scheduler name. These components
+//! run as an unprivileged user that can read nothing outside the data directory, so the files are copied there.
 
 use std::{
     fs,
@@ -20,13 +20,13 @@ use crate::{
     up::settings::ComponentArgs,
 };
 
-/// Below the data folder, in folders that only root writes to: copies of files that flags name,
-/// and where they wait until all is good.
+/// Directories below the data directory that only root can write to: the copies in use, and new copies until they are
+/// validated.
 pub(super) const COPIES: &str = "args";
 const NEW_COPIES: &str = "args.new";
-/// A configuration, a policy, a certificate: none is larger.
+/// Maximum size in bytes of a copied file, such as a configuration, a policy or a certificate.
 const LARGEST: u64 = 16 << 20;
-/// Before the names of copies of the controllers' and the scheduler's files.
+/// Prefixes of the names of copies for the controller manager and the scheduler.
 pub(super) const CONTROLLER_MANAGER: &str = "kube-controller-manager.";
 pub(super) const SCHEDULER: &str = "kube-scheduler.";
 
@@ -34,8 +34,8 @@ pub(super) const SCHEDULER: &str = "kube-scheduler.";
 pub(super) struct Files(Option<PathBuf>);
 
 impl Files {
-    /// Copies the files to where nothing that runs reads them. A path of an audit log becomes one
-    /// below the data folder.
+    /// Copies the files to a directory that no running process reads. The path of an audit log is replaced by one
+    /// below the data directory.
     pub(super) fn collect(layout: &DataDir, args: &mut ComponentArgs) -> Result<Self> {
         let folder = layout.path(NEW_COPIES);
         if folder.exists() {
@@ -64,11 +64,12 @@ impl Files {
         Ok(Self(folder.exists().then_some(folder)))
     }
 
+    /// The directory of the new copies; `None` if no flag names a file.
     pub(super) fn folder(&self) -> Option<&Path> {
         self.0.as_deref()
     }
 
-    /// Puts the copies where they are read, and gives them to the user that reads them.
+    /// Moves the copies into place, and changes their owner to the user that reads them.
     pub(super) fn keep(self, layout: &DataDir, user: u32) -> Result<()> {
         let folder = layout.path(COPIES);
         let about = || folder.display().to_string();
@@ -86,7 +87,7 @@ impl Files {
     }
 }
 
-/// The flags of a component with the paths of the copies. `prefix` begins the copies' names.
+/// The flags of a component with the paths of the copies. The names of the copies start with `prefix`.
 pub(super) fn with_copies<C: CommandFactory>(
     given: &[String],
     prefix: &str,

@@ -1,5 +1,5 @@
-//! The door for images that come and go as files. Whoever connects says in one line what
-//! is wanted: `import`, with an archive behind it, or `export NAME`, for an archive.
+//! A Unix socket for importing and exporting images as archives. A client sends one line, `import` followed by an
+//! archive, or `export NAME`, to receive one.
 
 use std::{
     fs::{self, File},
@@ -20,13 +20,13 @@ use tracing::warn;
 use crate::up::{DataDir, layout::private};
 
 const SOCKET: &str = "run/image.sock";
-/// What an answer begins with when all went well.
+/// Start of a successful reply.
 const DONE: &str = "ok\n";
 const LONGEST_LINE: usize = 4096;
-/// Nobody keeps others waiting by saying nothing.
+/// Timeout of reads and writes: an idle client must not block the others.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Takes and gives archives until `stop`, one at a time.
+/// Serves imports and exports until `stop`, one at a time.
 pub(super) fn serve(layout: &DataDir, store: ImageStore, stop: CancellationToken) -> Result<()> {
     let path = layout.path(SOCKET);
     let _ = fs::remove_file(&path);
@@ -70,7 +70,7 @@ async fn answer(store: &ImageStore, mut stream: UnixStream) -> Result<()> {
         Ok((text, archive)) => (format!("{DONE}{text}"), archive),
         Err(error) => (format!("{error:#}\n"), None),
     };
-    // what an archive has after its end must be read too, or the answer may be lost
+    // the bytes behind the end of an archive must be read too, or the reply may be lost
     let mut rest = stream.try_clone()?;
     let sent = spawn_blocking(move || {
         copy(&mut rest, &mut sink())?;
@@ -81,14 +81,14 @@ async fn answer(store: &ImageStore, mut stream: UnixStream) -> Result<()> {
     Ok(())
 }
 
-/// The names of the images that came.
+/// Imports an archive; returns the names of the images.
 async fn import_from(store: &ImageStore, stream: &UnixStream) -> Result<String> {
     let images = store.import(stream.try_clone()?).await?;
     let names = images.iter().flat_map(|image| &image.repo_tags);
     Ok(names.map(|name| format!("{name}\n")).collect())
 }
 
-/// A file without a name: only a whole archive is given.
+/// Exports an image to an unnamed temporary file, so that only a complete archive is sent.
 async fn export_to_file(store: &ImageStore, name: &str) -> Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::open(store.dir(), flags, Mode::RUSR | Mode::WUSR)?;
@@ -110,7 +110,7 @@ fn line(from: &mut impl Read) -> Result<String> {
     }
 }
 
-/// Gives an archive to the node that runs on this data. Gives the images' names.
+/// Sends an archive to the running node of this data directory. Returns the names of the images.
 pub(crate) fn import(layout: &DataDir, archive: &Path) -> Result<String> {
     let mut file: Box<dyn Read> = if archive == Path::new("-") {
         Box::new(std::io::stdin())
@@ -127,7 +127,7 @@ pub(crate) fn import(layout: &DataDir, archive: &Path) -> Result<String> {
     Ok(names)
 }
 
-/// Writes an image of the node that runs on this data to a file.
+/// Exports an image of the running node of this data directory to a file.
 pub(crate) fn export(layout: &DataDir, name: &str, archive: &Path) -> Result<()> {
     let mut from = read_reply(connect(layout, &format!("export {name}\n"))?)?;
     let mut file =
@@ -143,7 +143,7 @@ fn connect(layout: &DataDir, wanted: &str) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// The rest of the answer after the marker of success; otherwise the error.
+/// The rest of the reply after the marker of success; otherwise the error in it.
 fn read_reply(mut stream: UnixStream) -> Result<UnixStream> {
     stream.shutdown(Shutdown::Write)?;
     let mut start = vec![0; DONE.len()];

@@ -1,5 +1,5 @@
-//! The pod network behind the runtime's seam. The node's range is the API's to
-//! give, so the network begins when it is known; after that it is remembered.
+//! The pod network as the container runtime's CNI implementation. The API server assigns the node's podCIDR, so the
+//! network starts when that is known; later starts use the saved podCIDR.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,18 +19,19 @@ use crate::up::{ClusterConfig, DataDir};
 
 const MTU: u32 = 1500;
 
+/// A pod network that starts once the podCIDR of the node is known.
 #[derive(Debug)]
 pub(in crate::up) struct DeferredPodNetwork {
     directory: PathBuf,
     cluster: Cidr,
     network: OnceLock<CniAdapter<BuiltinNetwork>>,
     starting: Mutex<()>,
-    /// Where other nodes' pods are. Known, perhaps, before our own range is.
+    /// Routes to the pods of other nodes: pod CIDR and node IP. They may be known before the node's own podCIDR.
     peers: Mutex<BTreeMap<Cidr, IpAddr>>,
 }
 
 impl DeferredPodNetwork {
-    /// Goes on with the range of an earlier start, if there was one.
+    /// Creates the network, and starts it if an earlier run has saved the podCIDR.
     pub(in crate::up) fn new(layout: &DataDir, settings: &ClusterConfig) -> Result<Self> {
         let directory = layout.path("node/network");
         fs::create_dir_all(&directory)?;
@@ -48,7 +49,7 @@ impl DeferredPodNetwork {
         Ok(network)
     }
 
-    /// Begins with this range. A node keeps its range.
+    /// Starts the network with this podCIDR. A node's podCIDR never changes.
     fn start(&self, range: &str) -> Result<(), NetworkError> {
         let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.network.get().is_some() {
@@ -77,6 +78,7 @@ impl DeferredPodNetwork {
         self.network.get().ok_or_else(|| NetworkError("the node has no pod range yet".to_owned()))
     }
 
+    /// Sets the routes to the pods of other nodes: pod CIDR and node IP.
     pub(in crate::up) fn set_routes(&self, peers: BTreeMap<String, IpAddr>) {
         let peers = peers.into_iter().filter_map(|(range, ip)| Some((range.parse().ok()?, ip)));
         *self.peers.lock().unwrap_or_else(PoisonError::into_inner) = peers.collect();
@@ -98,7 +100,7 @@ impl DeferredPodNetwork {
     }
 }
 
-/// The range of an earlier start. Where it cannot be read, the API tells it again.
+/// The podCIDR that an earlier run has saved. If it cannot be read, the API server provides it again.
 fn saved_pod_cidr(layout: &DataDir) -> Result<Option<String>> {
     let path = layout.path("node/network/range");
     let read = durable_record::read(&path, 1024).map_err(anyhow::Error::from).and_then(|bytes| {
@@ -131,7 +133,7 @@ impl Cni for DeferredPodNetwork {
     async fn collect(&self, live: &BTreeSet<String>) -> Result<(), NetworkError> {
         match self.network.get() {
             Some(network) => network.collect(live).await,
-            None => Ok(()), // without a range no pod ever had a network
+            None => Ok(()), // without a podCIDR no pod ever had a network
         }
     }
 
@@ -141,7 +143,7 @@ impl Cni for DeferredPodNetwork {
     }
 }
 
-/// Any network in the runtime's seam.
+/// Implements the runtime's `Cni` trait for a network.
 #[derive(Debug)]
 pub(crate) struct CniAdapter<N>(pub(crate) N);
 

@@ -1,4 +1,4 @@
-//! The container runtime as part of a node: its folders, its images, its socket.
+//! The container runtime of a node: its directories, its images and its socket.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -14,11 +14,11 @@ use tracing::error;
 use super::DeferredPodNetwork;
 use crate::up::{ClusterConfig, DataDir, layout::private, node_reserve};
 
-/// The image that holds this executable: the name server runs from it.
+/// The image that contains this executable; the cluster DNS runs from it.
 pub(crate) const IMAGE: &str = concat!("tiphys.local/tiphys:", env!("CARGO_PKG_VERSION"));
 const HELLO: &str = "tiphys.local/hello:1";
 
-/// Serves CRI on `run/cri.sock` until `stop`; pods go on.
+/// Serves CRI on `run/cri.sock` until `stop`; pods keep running afterwards.
 pub(super) async fn serve(
     layout: &DataDir,
     network: Arc<DeferredPodNetwork>,
@@ -54,8 +54,8 @@ fn runtime_config(layout: &DataDir) -> Result<Config> {
     })
 }
 
-/// A name of its own for each data folder, so that two clusters never see each
-/// other's groups.
+/// The root cgroup of the cluster. Each data directory has its own, so that two clusters never see each other's
+/// cgroups.
 pub(in crate::up) fn cgroup_root(layout: &DataDir) -> String {
     let path = layout.dir().canonicalize().unwrap_or_else(|_| layout.dir().to_owned());
     let digest = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
@@ -63,7 +63,7 @@ pub(in crate::up) fn cgroup_root(layout: &DataDir) -> String {
     format!("/tiphys-{hash}")
 }
 
-/// The image store, with the images that are in this executable.
+/// Opens the image store, and adds the images that are built into this executable.
 async fn open_images(layout: &DataDir, from: RegistryConfig) -> Result<ImageStore> {
     let store = ImageStore::open(&layout.path("node/images"), from)?;
     let executable: PathBuf = std::env::current_exe()?;

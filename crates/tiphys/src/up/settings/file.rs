@@ -1,4 +1,4 @@
-//! The file of the settings: its keys, and errors that say where.
+//! Reading and writing of `config.yaml`: its keys, and errors with line and column.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use object::{Value, yaml};
@@ -6,6 +6,7 @@ use object::{Value, yaml};
 use super::{ClusterConfig, ComponentArgs};
 use crate::up::Profile;
 
+/// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -13,7 +14,7 @@ enum Kind {
     List,
 }
 
-/// Every key of the file, and what its value is.
+/// Every key of the file, and the type of its value.
 const KEYS: &[(&str, Kind)] = &[
     ("nodeName", Kind::Text),
     ("nodeIP", Kind::Text),
@@ -37,11 +38,11 @@ const KEYS: &[(&str, Kind)] = &[
     ("kubeProxyArgs", Kind::List),
 ];
 
-/// What clusters have that were made before the key was.
+/// Default of `nodePorts`, for clusters that were created before this key existed.
 const NODE_PORTS: &str = "30000-32767";
 
 impl ClusterConfig {
-    /// The settings in a file's text.
+    /// Parses the text of a settings file.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let tree = yaml::from_yaml(text)?;
         ensure!(tree.is_object(), "settings are KEY: VALUE lines");
@@ -149,7 +150,7 @@ impl ClusterConfig {
     }
 }
 
-/// Where a key stands in the text: line and column, from 1.
+/// The position of a key in the text: line and column, from 1.
 fn position(text: &str, key: &str) -> String {
     for (line, content) in (1..).zip(text.lines()) {
         let mut from = 0;

@@ -1,10 +1,11 @@
-//! What of a cluster that has run cannot be changed, why, and what to do instead.
+//! Validation of changed settings: which settings of a cluster that has run are immutable, why, and what to do
+//! instead.
 
 use anyhow::{Result, bail};
 
 use super::ClusterConfig;
 
-/// Fails with the first change that objects in the store forbid.
+/// Fails with the first changed setting that stored objects depend on.
 pub(crate) fn refuse_change(applied: &ClusterConfig, wanted: &ClusterConfig) -> Result<()> {
     let (from, to) = (&applied.node_name, &wanted.node_name);
     if from != to {

@@ -1,4 +1,4 @@
-//! The settings of a start: those of the file, the overrides of flags, and defaults that are free on this machine.
+//! The settings of a start: those of the file, overridden by flags, with defaults that are free on this host.
 
 use std::{fs, net::IpAddr, path::Path};
 
@@ -8,13 +8,13 @@ use object::{Value, yaml};
 use super::{ClusterConfig, ComponentArgs, immutable_settings::refuse_change};
 use crate::up::{DataDir, Profile, clusters, machine};
 
-/// The API server's port, if it is free.
+/// The default port of the API server, if it is free.
 const PORT: u16 = 6443;
-/// Ranges of node ports, one for each of several clusters.
+/// Port ranges for NodePort Services, one for each of several clusters.
 const NODE_PORTS: [&str; 6] =
     ["30000-32767", "27000-29767", "24000-26767", "21000-23767", "18000-20767", "15000-17767"];
 
-/// Values given by flags. What is `None` keeps its value.
+/// Values given by flags. A setting whose override is `None` keeps its value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConfigOverrides {
     pub(crate) node_name: Option<String>,
@@ -63,7 +63,7 @@ impl ClusterConfig {
                 own.clone_from(given);
             }
         }
-        /// `--flag=` without a value empties the list.
+        /// Replaces a list; `--flag=` without a value empties it.
         fn set_list(own: &mut Vec<String>, given: Option<&Vec<String>>) {
             if let Some(given) = given {
                 *own = given.iter().filter(|text| !text.is_empty()).cloned().collect();
@@ -96,7 +96,7 @@ impl ClusterConfig {
         Ok(())
     }
 
-    /// Defaults: ranges, ports and names that neither the machine nor another cluster on it uses.
+    /// Default settings: CIDRs, ports and names that neither the host nor another cluster on it uses.
     fn new_for_machine(layout: &DataDir, overrides: &ConfigOverrides) -> Result<Self> {
         let others = clusters::others(layout);
         let taken = others.iter().flat_map(|other| [&other.cluster_cidr, &other.service_cidr]);
@@ -139,23 +139,23 @@ impl ClusterConfig {
         })
     }
 
-    /// What the cluster last ran with; none where it has never run.
+    /// The settings that the cluster last ran with; `None` if it has never run.
     pub(crate) fn applied(layout: &DataDir) -> Option<Self> {
         let applied = Self::load(&layout.path(APPLIED));
         let before = |path: &Path| {
-            // clusters of earlier versions have no such note
+            // earlier versions did not write this file
             let ran = layout.path("store").read_dir().is_ok_and(|mut store| store.next().is_some());
             ran.then(|| Self::load(path).ok()).flatten()
         };
         applied.ok().or_else(|| before(&layout.path("config.yaml")))
     }
 
-    /// Notes that the cluster runs with these.
+    /// Records that the cluster runs with these settings.
     pub(crate) fn note_applied(&self, layout: &DataDir) -> Result<()> {
         self.save(&layout.path(APPLIED))
     }
 
-    /// Fails for values that no cluster can have.
+    /// Validates the values.
     fn check(&self) -> Result<()> {
         let name = &self.node_name;
         ensure!(
@@ -174,24 +174,24 @@ impl ClusterConfig {
     }
 }
 
-/// The settings of the cluster that objects were restored from: its objects have addresses of its
-/// ranges, and its pods are bound to its node.
+/// The settings of the cluster that the objects were restored from: its objects have addresses of its CIDRs, and its
+/// pods are bound to its node.
 fn restored(layout: &DataDir) -> Value {
     let text = fs::read_to_string(layout.path(RESTORED)).unwrap_or_default();
     yaml::from_yaml(&text).unwrap_or_default()
 }
 
-/// Notes the settings of the cluster that objects were restored from, for the first start.
+/// Records the settings of the cluster that the objects were restored from, for the first start.
 pub(crate) fn note_restored(data: &Path, text: &[u8]) -> Result<()> {
     let path = data.join(RESTORED);
     sys::durable_record::write(&path, text, sys::durable_record::Durability::Whole)
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Below the data folder: the settings of the cluster that was restored here.
+/// File below the data directory with the settings of the cluster that was restored here.
 const RESTORED: &str = "restored.yaml";
 
-/// Below the data folder: the settings that the cluster last ran with.
+/// File below the data directory with the settings that the cluster last ran with.
 const APPLIED: &str = "run/applied.yaml";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What containers find in their file systems: tokens that only their user reads, names, and volumes that are links.
+//! Files in containers: tokens that only their user can read, host names, and volumes that are symlinks.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -21,7 +21,7 @@ pub(super) fn objects(cluster: &Cluster) -> String {
         "hostnameOverride: other, subdomain: s, {dns}, restartPolicy: Never, containers: [{names}]"
     );
 
-    // a local volume that is a link to a folder, and a folder of the machine that is one
+    // a local volume that is a symlink to a directory, and a hostPath volume that is one
     let root = cluster.world.path();
     fs::create_dir(root.join("disk")).expect("a folder");
     symlink(root.join("disk"), root.join("link")).expect("a link");
