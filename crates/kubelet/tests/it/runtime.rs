@@ -118,7 +118,7 @@ impl Runtime {
         ended.iter().for_each(|id| self.tell(&state, id));
     }
 
-    /// The configuration that a running container was created with is not kept; its mounts and labels are.
+    /// The running containers of all pods, as `pod/name#attempt`.
     pub(crate) fn running(&self) -> Vec<String> {
         let state = self.state();
         let running = state
