@@ -1,4 +1,4 @@
-//! Images that the program brings itself: one layer with one executable. They are never asked of a registry.
+//! Built-in images: one layer with one executable, shipped with the program and never pulled from a registry.
 
 use std::{
     fs,
@@ -16,16 +16,17 @@ use super::{
 };
 
 #[derive(Clone, Debug)]
+/// A built-in image.
 pub struct BuiltinImage {
     pub name: String,
-    /// Appears in the image's root under its own file name; a hard link, so that its pages are shared.
+    /// Appears in the image's root directory under its own file name, as a hard link, so that its pages are shared.
     pub executable: PathBuf,
     pub entrypoint: Vec<String>,
     pub cmd: Vec<String>,
 }
 
 impl ImageStore {
-    /// Makes a built-in image known, under a digest of its content, and pins it.
+    /// Registers a built-in image under the digest of its content, and pins it.
     pub async fn register(&self, builtin: BuiltinImage) -> Result<Image> {
         let _ingesting = self.ingesting().await;
         self.blocking(move |inner| register(inner, &builtin)).await
@@ -70,7 +71,7 @@ fn register(inner: &Inner, builtin: &BuiltinImage) -> Result<Image> {
     inner.register(&id, record, &[(reference, descriptor.digest)])
 }
 
-/// Lays the layer out and says how large it is.
+/// Creates the directory of the layer; returns its size in bytes.
 fn create_layer(root: &Path, executable: &Path) -> Result<u64> {
     for (part, mode) in [("", 0o755), ("etc", 0o755), ("tmp", 0o1777)] {
         fs::create_dir(root.join(part))?;

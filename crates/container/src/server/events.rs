@@ -1,9 +1,10 @@
-//! What happens to containers, for kubelets that listen instead of asking.
+//! Container events, for kubelets that subscribe to them instead of polling.
 
 use super::{Inner, now};
 use crate::cri::{ContainerEventResponse, ContainerEventType};
 
 impl Inner {
+    /// Sends a container event to all subscribers.
     pub(super) fn event(&self, kind: ContainerEventType, container: &str, sandbox: &str) {
         if self.events.receiver_count() == 0 {
             return;

@@ -1,5 +1,4 @@
-//! A gRPC service whose calls fail alone: all pods of a node share one connection, and a panic
-//! in one call must not end it.
+//! Panic isolation of gRPC calls: all pods of a node share one connection, and a panic in one call must not close it.
 
 use std::{
     convert::Infallible,
@@ -12,6 +11,7 @@ use tonic::{Status, body::Body, server::NamedService};
 use tower_service::Service;
 
 #[derive(Clone, Debug)]
+/// A gRPC service whose panicking calls return an internal error.
 pub(super) struct Contained<S>(pub(super) S);
 
 impl<S: NamedService> NamedService for Contained<S> {

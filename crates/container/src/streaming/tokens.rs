@@ -1,4 +1,4 @@
-//! Single-use addresses: whoever has the token is the one the CRI call was made for, for one minute.
+//! Single-use URLs: whoever presents the token is taken for the caller of the CRI method, for one minute.
 
 use std::{
     collections::HashMap,
@@ -16,6 +16,7 @@ const LIFETIME: Duration = Duration::from_mins(1);
 const MOST_TOKENS: usize = 1000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+/// A session that was requested by a CRI call.
 pub(super) enum SessionRequest {
     Exec(ExecRequest),
     Attach(AttachRequest),
@@ -26,6 +27,7 @@ pub(super) enum SessionRequest {
 type Granted = (SessionRequest, Seat);
 
 #[derive(Debug, Default)]
+/// The tokens that were issued and not used yet.
 pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Granted)>>);
 
 impl Tokens {

@@ -1,4 +1,4 @@
-//! Exec and attach over WebSocket: the first byte of a message says which stream it belongs to.
+//! Exec and attach over WebSocket: the first byte of a message is the channel, which identifies the stream.
 
 use std::{
     io,
@@ -40,12 +40,13 @@ const SIZES: usize = 16;
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The negotiated subprotocol.
 pub(super) struct Subprotocol {
     version: Version,
     base64: bool,
 }
 
-/// The client's first choice that we know. One who names none speaks the oldest.
+/// Chooses the client's first supported subprotocol. A client that offers none uses the oldest one.
 pub(super) fn choose(offered: &[String]) -> Option<(&'static str, Subprotocol)> {
     const KNOWN: [(&str, Version, bool); 6] = [
         ("v5.channel.k8s.io", Version::V5, false),
@@ -69,11 +70,12 @@ pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(io: S) -> WebSocke
     WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await
 }
 
-/// Clients take any other end for a failure.
+/// The normal close frame; clients take any other end for a failure.
 pub(super) fn close_frame() -> Message {
     Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))
 }
 
+/// Serves a session over WebSocket.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     dialect: Subprotocol,
@@ -92,7 +94,7 @@ pub(super) async fn serve(
         stderr: boxed(wants.stderr, STDERR),
         resize: wants.tty.then_some(resize),
     };
-    // An empty message on the first channel we write to is the sign that the session has begun.
+    // An empty message on the first output channel tells the client that the session has begun.
     let first = if wants.stdout {
         STDOUT
     } else if wants.stderr {
@@ -118,7 +120,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Hands out what arrives; returns when the client is gone.
+/// Distributes incoming messages; returns when the client has disconnected.
 async fn read(
     mut messages: impl Stream<Item = tungstenite::Result<Message>> + Unpin,
     dialect: Subprotocol,
@@ -152,6 +154,7 @@ async fn read(
     }
 }
 
+/// Sends the messages of the outbox.
 pub(super) async fn write(mut sink: impl Sink<Message> + Unpin, outbox: &Outbox<Message>) {
     while let Some(message) = outbox.pop().await {
         let mut sent = sink.feed(message).await;
@@ -166,7 +169,7 @@ pub(super) async fn write(mut sink: impl Sink<Message> + Unpin, outbox: &Outbox<
     }
 }
 
-/// `0aGk=`: channel 0, "hi".
+/// Decodes a base64 message: `0aGk=` is channel 0 with "hi".
 pub(super) fn decode(text: &[u8]) -> Option<Bytes> {
     let (channel, data) = text.split_first()?;
     let mut bytes = vec![channel.checked_sub(b'0')?];
@@ -174,6 +177,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Bytes> {
     Some(bytes.into())
 }
 
+/// Writes a stream as messages of one channel.
 pub(super) struct Output {
     pub(super) channel: u8,
     pub(super) base64: bool,

@@ -1,4 +1,4 @@
-//! A pod's life.
+//! The life of a pod.
 
 use container::cri::{
     ContainerState, ContainerStatusRequest, ExecSyncRequest, ExecSyncResponse, PodSandboxState,
