@@ -22,8 +22,8 @@ pub struct NetworkAttachment {
     pub annotations: BTreeMap<String, String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 /// A host port that is forwarded to the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMapping {
     pub protocol: Protocol,
     pub container_port: u16,
@@ -38,8 +38,8 @@ pub enum Protocol {
     Sctp,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
 /// The pod's resolv.conf settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dns {
     pub servers: Vec<String>,
     pub searches: Vec<String>,

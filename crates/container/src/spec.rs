@@ -31,8 +31,8 @@ pub(crate) struct IdMaps {
     pub(crate) gids: Vec<IdMap>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 /// Maps a range of ids inside the user namespace to ids outside.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct IdMap {
     pub(crate) inside: u32,
     pub(crate) outside: u32,
@@ -70,8 +70,8 @@ pub(crate) struct Rootfs {
     pub(crate) read_only: bool,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
 /// A mount in a container.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) target: PathBuf,
     pub(crate) source: MountSource,
@@ -80,8 +80,8 @@ pub(crate) struct Mount {
     pub(crate) recursive_read_only: bool,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
 /// What is mounted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum MountSource {
     Bind {
         path: PathBuf,
@@ -115,16 +115,16 @@ pub(crate) enum Propagation {
     Bidirectional,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
 /// A device node to create.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Device {
     pub(crate) target: PathBuf,
     /// The host's device whose type, numbers and owner it gets.
     pub(crate) host: PathBuf,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 /// The PID namespace of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PidNamespace {
     Own,
     Pod,

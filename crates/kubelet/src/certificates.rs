@@ -46,8 +46,8 @@ pub(crate) struct CertificateRequest<'a> {
     pub(crate) node: (&'a str, &'a str),
 }
 
-#[derive(Debug, Default)]
 /// The pod certificates of this node, and the requests for those that are not issued yet.
+#[derive(Debug, Default)]
 pub(crate) struct PodCertificates(Mutex<HashMap<CertificateKey, State>>);
 
 #[derive(Clone, Default)]

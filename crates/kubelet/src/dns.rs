@@ -8,8 +8,8 @@ const MOST_SERVERS: usize = 3;
 const MOST_SEARCHES: usize = 32;
 const LONGEST_NAME: usize = 63;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
 /// The contents of a `resolv.conf`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvConf {
     pub servers: Vec<String>,
     pub searches: Vec<String>,

@@ -22,8 +22,8 @@ pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 /// Percentage of a token's lifetime after which it is renewed.
 const RENEW_PERCENT: i64 = 80;
 
-#[derive(Debug)]
 /// Reads the API objects that pods refer to, and caches tokens and certificates.
+#[derive(Debug)]
 pub(crate) struct ApiReader {
     /// `None` without an API server.
     client: Option<Client>,

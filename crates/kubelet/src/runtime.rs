@@ -22,8 +22,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(2);
 const SANDBOX: Duration = Duration::from_mins(4);
 const PULL: Duration = Duration::from_mins(30);
 
-#[derive(Clone, Debug)]
 /// Connection to the container runtime.
+#[derive(Clone, Debug)]
 pub(crate) struct RuntimeClient {
     cri: CriClient,
     /// Prefix of container ids, such as `containerd`.

@@ -35,15 +35,15 @@ const OWNED_FIELDS: [&str; 12] = [
     "ephemeralContainerStatuses",
 ];
 
-#[derive(Debug, Default)]
 /// The latest status of every pod, and the queue of those to write.
+#[derive(Debug, Default)]
 pub(crate) struct StatusManager {
     pending: Mutex<HashMap<String, VersionedStatus>>,
     queue: WorkQueue<Text>,
 }
 
-#[derive(Clone, Debug)]
 /// The latest status of a pod, and the last one that was written.
+#[derive(Clone, Debug)]
 struct VersionedStatus {
     key: NamespacedName,
     is_static: bool,

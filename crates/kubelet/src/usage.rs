@@ -16,8 +16,8 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Debug, Default)]
 /// Resource usage of a pod.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PodResourceUsage {
     pub(crate) name: String,
     pub(crate) namespace: String,
@@ -29,8 +29,8 @@ pub(crate) struct PodResourceUsage {
     pub(crate) containers: Vec<ContainerResourceUsage>,
 }
 
-#[derive(Clone, Debug, Default)]
 /// Resource usage of a container.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ContainerResourceUsage {
     pub(crate) name: String,
     pub(crate) id: String,
@@ -43,8 +43,8 @@ pub(crate) struct ContainerResourceUsage {
     pub(crate) message_bytes: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
 /// CPU usage.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cpu {
     /// When it was measured, in nanoseconds since 1970.
     pub(crate) time: i64,

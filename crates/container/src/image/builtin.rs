@@ -15,8 +15,8 @@ use super::{
     store::{ImageStore, Inner},
 };
 
-#[derive(Clone, Debug)]
 /// A built-in image.
+#[derive(Clone, Debug)]
 pub struct BuiltinImage {
     pub name: String,
     /// Appears in the image's root directory under its own file name, as a hard link, so that its pages are shared.

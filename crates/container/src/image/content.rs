@@ -20,8 +20,8 @@ use super::{
     root::ExtractRoot,
 };
 
-#[derive(Debug)]
 /// The directories of the store.
+#[derive(Debug)]
 pub(super) struct ContentStore {
     dir: PathBuf,
     next: AtomicU64,

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Error, Result};
 
+/// A SHA-256 digest, as `sha256:HEX`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-/// A SHA-256 digest, as `sha256:HEX`.
 pub struct Digest(String);
 
 impl Digest {

@@ -17,8 +17,8 @@ const BLOCK: u64 = 512;
 const MAX_EXTENSION_BYTES: u64 = 1 << 20;
 const OVERSIZED: &str = "archive entry with an oversized name or extended header";
 
-#[derive(Debug)]
 /// One entry of a tar archive.
+#[derive(Debug)]
 pub(super) struct TarEntry {
     pub(super) path: PathBuf,
     pub(super) link: PathBuf,

@@ -46,8 +46,8 @@ impl Limits {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 /// Size and number of inodes of an unpacked layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
     pub bytes: u64,
     pub inodes: u64,

@@ -11,8 +11,8 @@ use sys::durable_record::{self, Durability};
 
 use super::{Digest, Error, Result, manifest};
 
-#[derive(Clone, Debug, Default)]
 /// The leases on layers, by container.
+#[derive(Clone, Debug, Default)]
 pub(super) struct LayerLeases {
     dir: PathBuf,
     held: BTreeMap<String, Vec<Digest>>,

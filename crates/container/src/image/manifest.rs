@@ -17,9 +17,9 @@ pub(super) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.ma
 pub(super) const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 const MAX_LAYERS: usize = 500;
 
+/// Reference to a blob: media type, digest and size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-/// Reference to a blob: media type, digest and size.
 pub(super) struct Descriptor {
     #[serde(default)]
     pub(super) media_type: String,
@@ -35,8 +35,8 @@ pub(super) struct Descriptor {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 /// Operating system and architecture of an image.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Platform {
     #[serde(default)]
     architecture: String,
@@ -46,9 +46,9 @@ pub(super) struct Platform {
     variant: String,
 }
 
+/// Image index: the manifests of several platforms.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-/// Image index: the manifests of several platforms.
 pub(super) struct Index {
     pub(super) schema_version: u32,
     #[serde(default)]
@@ -56,9 +56,9 @@ pub(super) struct Index {
     pub(super) manifests: Vec<Descriptor>,
 }
 
+/// Image manifest: configuration and layers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-/// Image manifest: configuration and layers.
 pub(super) struct Manifest {
     pub(super) schema_version: u32,
     #[serde(default)]
@@ -73,8 +73,8 @@ pub(super) enum ManifestOrIndex {
     Manifest(Manifest),
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
 /// The configuration blob of an image.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ConfigFile {
     #[serde(default)]
     pub(super) architecture: String,
@@ -85,8 +85,8 @@ pub(super) struct ConfigFile {
     pub(super) rootfs: RootFs,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
 /// The uncompressed digests of the layers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RootFs {
     #[serde(rename = "type")]
     pub(super) kind: String,

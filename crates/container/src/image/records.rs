@@ -14,8 +14,8 @@ use super::{
     manifest,
 };
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 /// The records of all images and layers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ImageMetadata {
     pub(super) images: BTreeMap<Digest, ImageRecord>,
     /// Disk usage of each unpacked layer, by chain id.
@@ -25,8 +25,8 @@ pub(super) struct ImageMetadata {
     pub(super) holds: LayerLeases,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
 /// The record of an image.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ImageRecord {
     pub(super) manifest: Digest,
     pub(super) tags: BTreeSet<String>,

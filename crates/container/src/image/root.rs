@@ -18,8 +18,8 @@ use super::{Error, Result};
 const OPAQUE: &str = "trusted.overlay.opaque";
 const MAX_PATH_DEPTH: usize = 256;
 
-#[derive(Debug)]
 /// The root directory of a layer that is being unpacked.
+#[derive(Debug)]
 pub(super) struct ExtractRoot {
     dir: OwnedFd,
     /// The layers below, nearest first. A parent directory that the archive leaves out gets its attributes from there.

@@ -32,8 +32,8 @@ pub(super) struct Inner {
     ingest_lock: tokio::sync::RwLock<()>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 /// An image in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// Digest of the configuration, as `sha256:…`.
     pub id: String,

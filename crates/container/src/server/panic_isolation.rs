@@ -10,8 +10,8 @@ use http::{Request, Response};
 use tonic::{Status, body::Body, server::NamedService};
 use tower_service::Service;
 
-#[derive(Clone, Debug)]
 /// A gRPC service whose panicking calls return an internal error.
+#[derive(Clone, Debug)]
 pub(super) struct Contained<S>(pub(super) S);
 
 impl<S: NamedService> NamedService for Contained<S> {

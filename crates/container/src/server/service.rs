@@ -18,8 +18,8 @@ use super::{Inner, blocking, caller::Caller, internal, now, spec::limits, state:
 use crate::cri::{runtime_service_server::RuntimeService, *};
 use crate::shim::protocol;
 
-#[derive(Clone, Debug)]
 /// Implements both CRI services.
+#[derive(Clone, Debug)]
 pub(crate) struct Service(pub(crate) Arc<Inner>);
 
 pub(crate) type Stream<T> = Pin<Box<dyn futures_util::Stream<Item = Result<T, Status>> + Send>>;

@@ -9,8 +9,8 @@ const BURST: u64 = 16 << 20;
 /// Minimum number of allowed bytes before output is read again: many small steps would cost more CPU time.
 const STEP: u64 = 128 << 10;
 
-#[derive(Debug)]
 /// Token bucket of one container's log.
+#[derive(Debug)]
 pub(super) struct Pace {
     left: u64,
     filled: Instant,

@@ -56,8 +56,8 @@ pub(super) struct Existing<'a> {
     pub(super) own_user: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
 /// The only implementation.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BuiltinRuntime;
 
 impl OciRuntime for BuiltinRuntime {

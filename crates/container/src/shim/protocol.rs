@@ -19,8 +19,8 @@ use crate::spec::Process;
 pub(crate) const VERSION: u32 = 1;
 const LONGEST: usize = 4 << 20;
 
-#[derive(Debug, Serialize, Deserialize)]
 /// A request of the server.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     State,
     /// Starts the container of the specification in this file.
@@ -60,8 +60,8 @@ pub(crate) enum Request {
     Shutdown,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
 /// A reply of the shim.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
     State {
@@ -77,8 +77,8 @@ pub(crate) enum Reply {
     Failed(String),
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
 /// State of a container.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Status {
     Running {
         pid: i32,
@@ -89,8 +89,8 @@ pub(crate) enum Status {
     Exited(Exit),
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 /// A started process.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Started {
     pub(crate) pid: i32,
     pub(crate) uid: u32,
@@ -108,8 +108,8 @@ impl Started {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 /// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exit {
     pub(crate) code: i32,
     /// Nanoseconds since 1970.

@@ -26,8 +26,8 @@ const CHUNK: usize = 8 << 10;
 /// processes are dead by then, but another container may have got hold of the pipe and write for ever.
 const LAST_CHUNKS: usize = (1 << 20) / CHUNK;
 
-#[derive(Debug)]
 /// A container whose first process was started.
+#[derive(Debug)]
 pub(super) struct RunningContainer {
     pub(super) spec: ContainerSpec,
     pub(super) pid: i32,

@@ -30,8 +30,8 @@ pub(super) enum What {
     Aborted,
 }
 
-#[derive(Debug)]
 /// A container that is being started.
+#[derive(Debug)]
 pub(super) struct NewContainer {
     pub(super) id: String,
     pub(super) spec: ContainerSpec,

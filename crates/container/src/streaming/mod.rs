@@ -45,9 +45,9 @@ pub trait StreamingRuntime: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<(), Error>>;
 }
 
+/// An exec session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
-/// An exec session.
 pub struct ExecRequest {
     /// The pod's namespace, by which the number of concurrent sessions is limited.
     pub namespace: String,
@@ -59,9 +59,9 @@ pub struct ExecRequest {
     pub stderr: bool,
 }
 
+/// An attach session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
-/// An attach session.
 pub struct AttachRequest {
     pub namespace: String,
     pub container_id: String,
@@ -71,8 +71,8 @@ pub struct AttachRequest {
     pub stderr: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
 /// A port-forward session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortForwardRequest {
     pub namespace: String,
     pub sandbox_id: String,

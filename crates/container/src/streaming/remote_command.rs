@@ -36,9 +36,9 @@ pub(super) enum Session {
     Attach(AttachRequest),
 }
 
+/// The streams that a session has.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
-/// The streams that a session has.
 pub(super) struct RequestedStreams {
     pub(super) stdin: bool,
     pub(super) stdout: bool,

@@ -15,8 +15,8 @@ use super::{AttachRequest, Error, ExecRequest, PortForwardRequest, session_limit
 const LIFETIME: Duration = Duration::from_mins(1);
 const MOST_TOKENS: usize = 1000;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 /// A session that was requested by a CRI call.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SessionRequest {
     Exec(ExecRequest),
     Attach(AttachRequest),
@@ -26,8 +26,8 @@ pub(super) enum SessionRequest {
 /// A request and the session slot that was reserved for it.
 type Granted = (SessionRequest, Seat);
 
-#[derive(Debug, Default)]
 /// The tokens that were issued and not used yet.
+#[derive(Debug, Default)]
 pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Granted)>>);
 
 impl Tokens {

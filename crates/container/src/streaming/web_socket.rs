@@ -39,8 +39,8 @@ const LARGEST_MESSAGE: usize = 4 << 20;
 const SIZES: usize = 16;
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// The negotiated subprotocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subprotocol {
     version: Version,
     base64: bool,

@@ -23,8 +23,8 @@ pub enum Pressure {
     Processes,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// The value of a threshold: an amount, or a percentage of the capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdValue {
     Quantity(i64),
     /// In thousandths of a percent of the capacity.

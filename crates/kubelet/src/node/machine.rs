@@ -9,8 +9,8 @@ use std::{
 
 use object::{Quantity, quantity::Format};
 
-#[derive(Clone, Debug, Default)]
 /// Capacity and identity of the host, read once at start.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) cpus: i64,
     /// Bytes.

@@ -38,8 +38,8 @@ pub(crate) struct DesiredPod {
     pub(crate) pending: Option<(String, String)>,
 }
 
-#[derive(Clone, Debug)]
 /// Channels to the worker of a pod.
+#[derive(Clone, Debug)]
 struct WorkerHandle {
     desired: watch::Sender<DesiredPod>,
     wake: Arc<Notify>,

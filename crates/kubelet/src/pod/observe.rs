@@ -9,8 +9,8 @@ use crate::{
     runtime::{RuntimeClient, labels},
 };
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 /// State of a container in the runtime.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContainerRunState {
     #[default]
     Created,
@@ -19,8 +19,8 @@ pub enum ContainerRunState {
     Unknown,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
 /// A pod sandbox in the runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sandbox {
     pub id: String,
     pub attempt: u32,

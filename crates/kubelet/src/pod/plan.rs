@@ -30,8 +30,8 @@ pub(crate) const SECOND: i64 = 1_000_000_000;
 const INITIAL_BACKOFF: i64 = 10;
 const MAX_BACKOFF: i64 = 300;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// Which kind of container of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerType {
     Init,
     Sidecar,
@@ -50,8 +50,8 @@ impl ContainerType {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 /// One step of a plan, executed by `steps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Creates directories, volumes and the pod's cgroup.
     PrepareVolumes,
@@ -87,8 +87,8 @@ pub enum Step {
     CleanUp,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
 /// The steps to execute now, and when to plan again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub steps: Vec<Step>,
     /// When to plan again even if nothing happens.
@@ -107,8 +107,8 @@ pub struct Termination {
     pub grace: i64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
 /// State of a pod worker between plans.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerState {
     /// Whether the volumes are mounted.
     pub volumes_ready: bool,
@@ -150,8 +150,8 @@ pub struct ProbeResults {
     pub failed: Option<(String, Option<i64>)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// Restart back-off of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     pub seconds: i64,
     pub updated: i64,

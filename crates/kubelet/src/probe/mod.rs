@@ -22,8 +22,8 @@ pub(crate) use self::{
 /// Maximum number of bytes that are read of a container's answer to a probe.
 const LONGEST: usize = 10 << 10;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// Type of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeType {
     Startup,
     Liveness,

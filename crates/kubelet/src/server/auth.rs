@@ -11,8 +11,8 @@ const JSON: &str = "application/json";
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
 
-#[derive(Clone, Debug, PartialEq)]
 /// An authenticated user.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) groups: Vec<String>,

@@ -16,8 +16,8 @@ const LISTS: [(&str, &str); 3] = [
     ("ephemeralContainerStatuses", "ephemeral_container"),
 ];
 
-#[derive(Debug, Default)]
 /// Counters since the start of the kubelet.
+#[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Counts>);
 
 #[derive(Debug, Default)]

@@ -18,8 +18,8 @@ impl Exposition {
     }
 }
 
-#[derive(Debug)]
 /// Writes the samples of one family.
+#[derive(Debug)]
 pub(super) struct Family<'a> {
     name: &'static str,
     out: &'a mut String,

@@ -20,8 +20,8 @@ const LARGEST_TOKEN: u64 = 1 << 20;
 #[derive(Clone)]
 pub(super) struct Authorization(pub(super) String);
 
-#[derive(Debug, PartialEq, Eq)]
 /// A parsed `WWW-Authenticate` challenge.
+#[derive(Debug, PartialEq, Eq)]
 struct Challenge {
     scheme: String,
     parameters: BTreeMap<String, String>,
