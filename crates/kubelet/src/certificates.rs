@@ -50,6 +50,7 @@ pub(crate) struct CertificateRequest<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct PodCertificates(Mutex<HashMap<CertificateKey, State>>);
 
+/// State of one certificate slot.
 #[derive(Clone, Default)]
 struct State {
     issued: Option<Credentials>,

@@ -25,6 +25,7 @@ pub enum Serving {
     Authority { certificate: PathBuf, key: PathBuf },
 }
 
+/// Configuration of the kubelet, gathered once at start.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Config {
@@ -61,7 +62,7 @@ pub struct Config {
     pub reserved_groups: Vec<ReservedGroup>,
     /// Maximum number of processes of a pod; not positive: only the limit of all pods applies.
     pub pod_max_pids: i64,
-    /// Serving certificate of the kubelet's port. `None`: self-signed.
+    /// Serving certificate of the kubelet's port. `None`: issued by a CA that the kubelet creates itself.
     pub serving_cert: Option<Serving>,
     /// CA of client certificates.
     pub client_ca: Option<pki::ClientCaVerifier>,
@@ -146,6 +147,7 @@ impl Config {
         Self { eviction, image_gc, ..self }
     }
 
+    /// The primary IP address of the node.
     pub fn node_ip(&self) -> IpAddr {
         self.node_ips.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into())
     }

@@ -111,7 +111,7 @@ pub fn expand<'a>(text: &str, known: impl Fn(&str) -> Option<&'a str>) -> Result
     let limit = LONGEST.max(text.len());
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    let last_end = text.rfind(')').map_or(0, |at| text.len() - at); // counted from the end
+    let last_end = text.rfind(')').map_or(0, |at| text.len() - at); // distance from the end
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         let after = &rest[at + 1..];

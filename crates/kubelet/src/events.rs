@@ -30,7 +30,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
                     return relist(&host).await;
                 }
                 sleep(RETRY).await;
-                host.pods.wake_all(); // something may have been missed
+                host.pods.wake_all(); // events may have been missed
             }
         }
     });

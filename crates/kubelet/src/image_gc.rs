@@ -32,6 +32,7 @@ pub(crate) struct ImageRecords {
     known: Mutex<HashMap<String, Record>>,
 }
 
+/// When an image was first detected and last used, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     first_detected: i64,
@@ -85,7 +86,7 @@ pub(crate) async fn delete_unused_images(host: &Arc<KubeletContext>) {
 async fn garbage_collect(host: &Arc<KubeletContext>) -> Result<(), String> {
     let (size, left) = machine::disk(&host.image_folder().await);
     let Some(wanted) = host.config.image_gc.bytes_to_free(size, left) else {
-        observe(host).await?; // the age of images counts from when they were first seen
+        observe(host).await?; // records when new images are first detected
         return Ok(());
     };
     let freed = free(host, wanted).await?;

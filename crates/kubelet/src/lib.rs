@@ -1,7 +1,7 @@
 //! The kubelet: runs the pods that the API server binds to this node, and reports their status.
 //!
 //! ```text
-//!  source::{api, file, url} ─► Pods: a worker each ── look ─► plan ─► steps ─► CRI, volume
+//!  source::{api, file, url} ─► Pods: a worker each ─observe─► plan ─► steps ─► CRI, volume
 //!                            ▲                             │
 //!  events (CRI), probes ─────┘                             └─► Statuses ─► API
 //!  node: registration, status, lease      server: logs, exec, metrics
@@ -74,6 +74,7 @@ pub use self::{
     server::serving_leaf,
 };
 
+/// Why the kubelet cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the container runtime at {socket} does not answer: {why}")]

@@ -130,7 +130,7 @@ async fn pods_in_runtime(host: &KubeletContext) -> HashMap<String, Pod> {
         let label = |name: &str| sandbox.labels.get(name).cloned().unwrap_or_default();
         let uid = label(labels::UID);
         if uid.is_empty() {
-            continue; // not a kubelet's
+            continue; // not created by a kubelet
         }
         let pod = pod(&label(labels::NAMESPACE), &label(labels::NAME), &uid);
         out.insert(uid, pod);

@@ -136,7 +136,7 @@ async fn rotate(host: &Arc<KubeletContext>, log: &Log) -> Result<(), String> {
         one.state() == container::cri::ContainerState::ContainerRunning
             && one.annotations.get(labels::RESTARTS) == Some(&log.restarts)
     });
-    let Some(running) = running else { return Ok(()) }; // what has ended grows no more
+    let Some(running) = running else { return Ok(()) }; // the log of an exited container does not grow
     let (path, limits) = (log.path.clone(), host.config.log_limits);
     let tidied = spawn_blocking(move || limits.clean_up(&path)).await;
     tidied.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;

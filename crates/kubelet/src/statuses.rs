@@ -72,7 +72,7 @@ impl StatusManager {
         self.queue.add(meta.uid().into());
     }
 
-    /// Marks a pod as terminated: once its last status is written, its API object is deleted.
+    /// Marks a pod as terminated: once its last status is written, its API object is removed if it is being deleted.
     pub(crate) fn mark_terminated(&self, uid: &str) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = pending.get_mut(uid) {

@@ -48,6 +48,7 @@ enum Namespace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowlist(Vec<Allowed>);
 
+/// An allowed sysctl, or a prefix of allowed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Allowed {
     name: String,

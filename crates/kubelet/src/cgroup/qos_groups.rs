@@ -30,6 +30,7 @@ pub(crate) struct Tiers {
     requests: Mutex<Requests>,
 }
 
+/// CPU requests of Burstable pods.
 #[derive(Debug, Default)]
 struct Requests {
     /// CPU request in millicores, by pod uid.
@@ -130,7 +131,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> Result<(), Error> {
     let group = |path: &str| Hierarchies::detect()?.group(path);
     let pods = group(&path).map_err(wrong(&path))?;
     let limits = pod_limits(&host.config, &host.machine, reserved::process_capacity());
-    // setting CPU shares never fails because of current usage, unlike the memory and pids limits below
+    // setting CPU shares never fails because of current usage, unlike a memory limit
     let share = Limits { cpu_shares: limits.cpu_shares, ..Limits::default() };
     pods.apply_limits(&share).map_err(wrong(&path))?;
     for one in &host.config.reserved_groups {

@@ -129,7 +129,7 @@ fn parse(content: &[u8], key: &str) -> Result<Option<String>, String> {
         let is_wanted = name == key.as_bytes();
         if value.starts_with(b" ") || value.starts_with(b"\t") {
             if is_wanted {
-                return Ok(Some(String::new())); // as a shell reads it
+                return Ok(Some(String::new())); // empty, as in a shell
             }
             continue;
         }

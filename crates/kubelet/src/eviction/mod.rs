@@ -51,6 +51,7 @@ const POLL: Duration = Duration::from_secs(1);
 const IMMEDIATE_EVICTION_GRACE: i64 = 1;
 
 impl EvictionConfig {
+    /// Hard thresholds only, with upstream's other defaults.
     pub fn new(hard: &str) -> Result<Self, String> {
         let thresholds = thresholds(hard, "", "", "")?;
         Ok(Self { thresholds, pressure_transition_period: 300, max_pod_grace_period: 0 })
@@ -167,7 +168,7 @@ async fn evict_over_storage_limit(host: &Arc<KubeletContext>) -> Option<String> 
                 .any(|one| one.resources().limits().get("ephemeral-storage").is_some())
     };
     if !host.pods.all().iter().any(|desired| desired.is_active() && limited(&desired.pod)) {
-        return None; // measuring costs, and is for these alone
+        return None; // measuring is expensive, and only needed for these
     }
     let (all, config) = (pods(host).await, host.config.clone());
     let beyond = move || {

@@ -60,6 +60,7 @@ const SIGNALS: [(&str, Signal); 6] = [
 ];
 
 impl Signal {
+    /// The pressure condition that the signal belongs to.
     pub fn pressure(self) -> Pressure {
         match self {
             Self::MemoryAvailable => Pressure::Memory,
@@ -169,7 +170,7 @@ pub fn thresholds(
             let signal: Signal = name.parse()?;
             let least = text.parse()?;
             if matches!(least, ThresholdValue::Percentage(0 | 100_000)) {
-                continue; // says that the signal does not count
+                continue; // 0% and 100% disable the threshold
             }
             if least.of(100) <= 0 {
                 return Err(format!("eviction threshold {name} must be positive: {text}"));

@@ -111,6 +111,7 @@ impl RuntimePodState {
         self.containers.iter().filter(|container| container.name == name).nth(1)
     }
 
+    /// The containers that run, or whose state is unknown.
     pub fn running(&self) -> impl Iterator<Item = &RuntimeContainer> {
         self.containers.iter().filter(|container| {
             matches!(container.state, ContainerRunState::Running | ContainerRunState::Unknown)

@@ -2,10 +2,10 @@
 //! reports, and the worker's own state (back-offs, probe results).
 //!
 //! ```text
-//!  wanted, nothing there        Prepare, Sandbox
-//!  sandbox ready                Start the next init container, or all others
-//!  a container has exited       Start it again after its back-off, or leave it
-//!  the pod is to end            Kill containers, then sidecars, StopSandbox, RemoveSandbox, Clean
+//!  pod desired, no sandbox      PrepareVolumes, CreateSandbox
+//!  sandbox ready                StartContainer for the next init container, or for all others
+//!  a container has exited       StartContainer after its back-off, or nothing
+//!  the pod is terminating       KillContainer, sidecars last; StopSandbox, RemoveSandbox, CleanUp
 //! ```
 
 mod planner;

@@ -87,6 +87,7 @@ pub fn status(
     status
 }
 
+/// Computes the parts of a pod's status.
 struct StatusBuilder<'a> {
     pod: &'a Pod,
     seen: &'a RuntimePodState,

@@ -78,6 +78,7 @@ pub(crate) async fn run(
     worker.run().await;
 }
 
+/// The worker of one pod.
 struct Worker {
     host: Arc<KubeletContext>,
     desired_updates: watch::Receiver<DesiredPod>,
@@ -195,7 +196,7 @@ impl Worker {
             self.weigh();
         }
         if !granted {
-            self.write_checkpoint(self.desired.pod.tree()); // what was granted outlives the kubelet
+            self.write_checkpoint(self.desired.pod.tree()); // allocated resources must survive a restart
         }
     }
 
@@ -216,7 +217,7 @@ impl Worker {
         self.host.pods.forget(&self.host, &uid);
         self.host.statuses.mark_terminated(&uid);
         if self.desired.is_static {
-            self.host.mirror_pods_changed.notify_one(); // its mirror pod goes now
+            self.host.mirror_pods_changed.notify_one(); // its mirror pod can be deleted now
         }
     }
 
@@ -300,7 +301,7 @@ impl Worker {
                 outcomes = &mut doing => break outcomes,
                 () = self.wake.notified() => {
                     if self.host.is_halting() && !self.halting && self.desired.ending.is_none() {
-                        return false; // as for any other end
+                        return false; // node shutdown: abandon the steps, as for a termination
                     }
                     let seen = !next.terminated && self.observe().await.is_ok();
                     if seen && self.replaced.is_empty() {
@@ -313,7 +314,7 @@ impl Worker {
                     }
                     let desired = self.desired_updates.borrow().clone();
                     if desired.ending != self.desired.ending || desired.failure != self.desired.failure {
-                        return false; // what is under way gives way to the end
+                        return false; // termination takes precedence over the current steps
                     }
                 }
                 Some((id, finding)) = self.findings.recv() => {

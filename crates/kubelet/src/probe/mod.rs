@@ -147,7 +147,7 @@ impl Prober {
                     continue;
                 }
                 Err(_) => {
-                    sleep(seconds(probe.period_seconds())).await; // it says nothing of the container
+                    sleep(seconds(probe.period_seconds())).await; // says nothing about the container
                     continue;
                 }
             };

@@ -55,7 +55,7 @@ impl Connection {
             return true;
         }
         let Ok(place) = self.trusted.clone().try_acquire_owned() else { return false };
-        let _ = self.place.set(place); // requests of one connection come one after another
+        let _ = self.place.set(place); // HTTP/1.1 requests of a connection are sequential
         self.admitted.release();
         true
     }

@@ -346,7 +346,7 @@ pub(crate) fn tail_for_termination_message(path: &Path) -> Vec<u8> {
     let Ok(content) = container_file::read_tail(&file, CHUNK) else { return Vec::new() };
     let mut lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
     if content.len() == CHUNK && !lines.is_empty() {
-        lines.remove(0); // only the end of a line
+        lines.remove(0); // an incomplete first line
     }
     let from = lines.len().saturating_sub(LAST_LINES);
     let mut words = format_lines(&lines[from..].concat(), &Options::default());

@@ -32,6 +32,7 @@ pub(crate) async fn answer(host: &Arc<KubeletContext>, only_cpu_and_memory: bool
     }
 }
 
+/// Builds the JSON of `/stats/summary`.
 struct Writer {
     host: Arc<KubeletContext>,
     /// Creation times in nanoseconds, by container id.

@@ -60,7 +60,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
                     good &= succeeded(&remove(&objects, pod).await);
                 }
                 let wait = if good { Duration::from_mins(5) } else { RETRY };
-                let _ = timeout(wait, host.mirror_pods_changed.notified()).await; // either is a reason to look
+                let _ = timeout(wait, host.mirror_pods_changed.notified()).await; // waits for a change or the timeout
                 sleep(Duration::from_millis(50)).await;
             }
         }

@@ -154,7 +154,7 @@ impl Runtime {
             created_at: now(),
             ..Default::default()
         };
-        let _ = self.1.send(event); // nobody listens where the kubelet is away
+        let _ = self.1.send(event); // fails while the kubelet is stopped
     }
 }
 
