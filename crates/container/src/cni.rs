@@ -31,6 +31,7 @@ pub struct PortMapping {
     pub host_ip: String,
 }
 
+/// Transport protocol of a port mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Tcp,
@@ -53,6 +54,7 @@ pub struct NetworkStatus {
     pub ips: Vec<IpAddr>,
 }
 
+/// Error of a pod network.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NetworkError(pub String);

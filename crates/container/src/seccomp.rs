@@ -81,6 +81,7 @@ struct Profile {
     syscalls: Vec<ProfileSyscall>,
 }
 
+/// System calls with a common action and common conditions.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ProfileSyscall {
@@ -94,6 +95,7 @@ struct ProfileSyscall {
     args: Option<Vec<Argument>>,
 }
 
+/// A condition on an argument.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Argument {

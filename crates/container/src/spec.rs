@@ -108,6 +108,7 @@ pub(crate) enum MountSource {
     },
 }
 
+/// Mount propagation of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Propagation {
     Private,
@@ -148,6 +149,7 @@ pub(crate) struct Process {
     pub(crate) terminal: bool,
 }
 
+/// Capability sets as bit masks.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Capabilities {
     pub(crate) bounding: u64,

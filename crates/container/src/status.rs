@@ -88,7 +88,7 @@ fn bound(headers: &mut HeaderMap) {
     }
     let Some(status) = Status::from_header_map(headers) else { return };
     if bounded(status.clone()).add_header(headers).is_err() {
-        headers.remove(Status::GRPC_MESSAGE); // the code still says what kind it is
+        headers.remove(Status::GRPC_MESSAGE); // the status code remains
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) async fn run<T: Send + 'static>(
     let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);
     std::thread::Builder::new().name("container-work".into()).spawn(move || {
         let _slot = slot;
-        let _ = done.send(work()); // who has gone needs no answer
+        let _ = done.send(work()); // fails if the caller has gone away
     })?;
     result.await.map_err(|_| io::Error::other("the work panicked"))
 }

@@ -40,6 +40,7 @@ pub(super) fn import(inner: &Inner, archive: impl Read) -> Result<Vec<Image>> {
     }
 }
 
+/// An entry of docker's `manifest.json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct DockerImage {

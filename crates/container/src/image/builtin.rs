@@ -75,7 +75,7 @@ fn register(inner: &Inner, builtin: &BuiltinImage) -> Result<Image> {
 fn create_layer(root: &Path, executable: &Path) -> Result<u64> {
     for (part, mode) in [("", 0o755), ("etc", 0o755), ("tmp", 0o1777)] {
         fs::create_dir(root.join(part))?;
-        fs::set_permissions(root.join(part), fs::Permissions::from_mode(mode))?; // whatever the umask says
+        fs::set_permissions(root.join(part), fs::Permissions::from_mode(mode))?; // independent of the umask
     }
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/:/\nnobody:x:65534:65534:nobody:/:/\n")?;
     fs::set_permissions(root.join("etc/passwd"), fs::Permissions::from_mode(0o644))?;
@@ -84,7 +84,7 @@ fn create_layer(root: &Path, executable: &Path) -> Result<u64> {
         .ok_or_else(|| Error::malformed("built-in image without an executable"))?;
     let inside = root.join(name);
     if fs::hard_link(executable, &inside).is_err() {
-        fs::copy(executable, &inside)?; // another file system
+        fs::copy(executable, &inside)?; // it is on another file system
     }
     Ok(fs::metadata(&inside)?.len())
 }

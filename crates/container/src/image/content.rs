@@ -49,7 +49,7 @@ impl AsRef<Path> for IngestPath {
 
 impl Drop for IngestPath {
     fn drop(&mut self) {
-        let _ = sys::tree::remove(&self.0); // mostly it has been placed; else the next start tries again
+        let _ = sys::tree::remove(&self.0); // usually renamed already; otherwise the next start retries
     }
 }
 
@@ -180,7 +180,7 @@ impl ContentStore {
                 let path = found?.path();
                 if !keep.contains(&path) {
                     let gone = self.temporary();
-                    fs::rename(&path, &gone)?; // at once: nobody may see half a layer
+                    fs::rename(&path, &gone)?; // atomic, so that no partly removed layer is visible
                 }
             }
         }

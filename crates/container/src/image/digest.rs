@@ -15,6 +15,7 @@ use super::{Error, Result};
 pub struct Digest(String);
 
 impl Digest {
+    /// Computes the digest of bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_hash(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
     }

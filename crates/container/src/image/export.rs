@@ -21,7 +21,7 @@ impl ImageStore {
     /// Writes the image `name` as an OCI archive.
     pub async fn export(&self, name: &str, writer: impl Write + Send + 'static) -> Result<()> {
         let name = name.to_owned();
-        let _ingesting = self.ingesting().await; // nothing is swept meanwhile
+        let _ingesting = self.ingesting().await; // prevents garbage collection
         self.blocking(move |inner| export(inner, &name, writer)).await
     }
 }

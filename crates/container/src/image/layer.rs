@@ -143,7 +143,7 @@ impl LayerUnpacker<'_> {
             let hidden = place.clear()?;
             fs::mkdirat(&place.parent, &place.name, Mode::from_raw_mode(0o700))?;
             if hidden {
-                root::make_opaque(&place.open_directory()?)?; // deleted and made anew in one layer
+                root::make_opaque(&place.open_directory()?)?; // deleted and recreated in the same layer
             }
         }
         self.held += entry.path.as_os_str().len();

@@ -208,7 +208,7 @@ impl ConfigFile {
 /// Limits of an image configuration: it is kept in memory, and returned in every list of images.
 const LONGEST_TEXT: usize = 4 << 10;
 const MOST_VOLUMES: usize = 256;
-const LONGEST_LIST: usize = 2 << 20; // the kernel runs no program with more
+const LONGEST_LIST: usize = 2 << 20; // the kernel's limit for arguments and environment
 const LONGEST_LABELS: usize = 64 << 10;
 
 impl Config {

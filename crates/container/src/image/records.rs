@@ -64,7 +64,7 @@ impl ImageMetadata {
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
         let (path, before) = (dir.join(FILE), dir.join(BEFORE));
         let _ = fs::remove_file(&before);
-        let _ = fs::hard_link(&path, before); // there may be none yet
+        let _ = fs::hard_link(&path, before); // there may be no file yet
         Ok(durable_record::write(&path, &manifest::to_json(self), Durability::Kept)?)
     }
 

@@ -17,6 +17,7 @@ pub struct Reference {
     pub version: TagOrDigest,
 }
 
+/// The version of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TagOrDigest {
     Tag(String),
@@ -59,6 +60,7 @@ impl Reference {
         format!("{}/{}", self.host, self.path)
     }
 
+    /// The same repository with a digest instead of the tag.
     pub fn with_digest(&self, digest: &Digest) -> Self {
         Self { version: TagOrDigest::Digest(digest.clone()), ..self.clone() }
     }

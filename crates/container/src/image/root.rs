@@ -101,7 +101,7 @@ impl ExtractRoot {
     /// Copies owner and mode of the same directory in the layers below; otherwise overlayfs would show those of the new
     /// one.
     fn copy_lower_attributes(&self, made: &OwnedFd, path: &Path) -> Result<()> {
-        fs::fchmod(made, Mode::from_raw_mode(0o755))?; // whatever the umask says
+        fs::fchmod(made, Mode::from_raw_mode(0o755))?; // independent of the umask
         for below in &self.lower_layers {
             let below = fs::open(below, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

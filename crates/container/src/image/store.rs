@@ -22,6 +22,7 @@ pub struct ImageStore {
     pub(super) inner: Arc<Inner>,
 }
 
+/// State of the image store, shared by all handles.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) content: ContentStore,
@@ -70,6 +71,7 @@ impl ImageStore {
         .await
     }
 
+    /// Imports every image of an archive file.
     pub async fn import_file(&self, path: &Path) -> Result<Vec<Image>> {
         self.import(File::open(path)?).await
     }
@@ -80,6 +82,7 @@ impl ImageStore {
         records.find(reference).map(|(id, record)| self.inner.image(id, record))
     }
 
+    /// All images.
     pub fn list(&self) -> Vec<Image> {
         self.inner
             .records()
@@ -267,7 +270,7 @@ impl Inner {
         let keep = {
             let mut records = self.records();
             if !records.holds.is_complete() {
-                return Ok(()); // somebody may stand on what nobody seems to need
+                return Ok(()); // a container may use layers that seem unused
             }
             records.prune_layer_sizes();
             records.referenced_files(&self.content)

@@ -272,7 +272,7 @@ impl Inner {
             }
         }
         signal(9).await;
-        self.kill_group(&container.cgroup).await; // also what runs beside its first process, or is frozen
+        self.kill_group(&container.cgroup).await; // includes frozen processes, and those beside the first one
         let ended = tokio::time::timeout(
             Duration::from_mins(1),
             self.state.wait_until_stopped(&container.id),

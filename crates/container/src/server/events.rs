@@ -19,6 +19,6 @@ impl Inner {
             pod_sandbox_status: sandbox,
             containers_statuses: containers.iter().map(Self::container_status).collect(),
         };
-        let _ = self.events.send(event); // nobody listens any more
+        let _ = self.events.send(event); // fails if the last subscriber has just left
     }
 }

@@ -58,7 +58,7 @@ impl Inner {
             shim.request_done(Request::KillExec { pid })
                 .await
                 .map_err(internal("end the command"))?;
-        } // else the shim ends what nobody waits for
+        } // otherwise the shim kills it when the connection closes
         let seconds = limit.as_secs();
         Err(Status::deadline_exceeded(format!(
             "timeout {seconds}s exceeded: context deadline exceeded"
@@ -137,7 +137,7 @@ impl SyncExec {
                 }
             };
             if !drained {
-                let _ = tokio::time::timeout(DRAIN_TIMEOUT, read).await; // what is there by then is the output
+                let _ = tokio::time::timeout(DRAIN_TIMEOUT, read).await; // output after this time is dropped
             }
             exit
         };

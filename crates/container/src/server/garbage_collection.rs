@@ -150,7 +150,7 @@ impl ShimProcess {
         let is_running = || {
             let path = format!("/proc/{}/cmdline", self.pid);
             let alive = pidfd_send_signal(&self.process, Signal::CONT).is_ok();
-            alive && fs::read(path).is_ok_and(|line| !line.is_empty()) // a zombie has none
+            alive && fs::read(path).is_ok_and(|line| !line.is_empty()) // empty for a zombie
         };
         while is_running() {
             if began.elapsed() > LONGEST_KILL {

@@ -78,6 +78,7 @@ pub struct Server {
     inner: Arc<Inner>,
 }
 
+/// State of the CRI server.
 #[derive(Debug)]
 pub(crate) struct Inner {
     config: Config,

@@ -39,7 +39,7 @@ pub(crate) fn mounts(
             }
         }
     }
-    wanted.sort_by_key(|mount| mount.target.components().count()); // stable: the order given counts
+    wanted.sort_by_key(|mount| mount.target.components().count()); // a stable sort keeps the given order
     all.extend(wanted);
     Ok(all)
 }

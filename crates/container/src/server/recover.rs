@@ -104,7 +104,7 @@ impl Inner {
     fn take_up(self: &Arc<Self>, sandbox: String, state: &ShimState) {
         for container in self.state.containers_of(&sandbox) {
             if container.state() != ContainerState::ContainerCreated {
-                continue; // following it shows how it ended
+                continue; // watching it reports its exit
             }
             let Some(status) = state.containers.get(&container.id) else { continue };
             tracing::warn!(container = container.id, ?status, "a start was not recorded");
@@ -130,7 +130,7 @@ impl Inner {
             Err(error) if is_passing(&error) => return,
             _ => {}
         }
-        let _ = shim.request_done(Request::Shutdown).await; // mostly it has ended
+        let _ = shim.request_done(Request::Shutdown).await; // usually it has already exited
         let shm = folder.join("shm");
         while sys::mount::lazy_unmount(&shm).is_ok() {}
         tracing::error!(folder = %folder.display(), "what is left of a pod without a record is removed");

@@ -189,7 +189,7 @@ impl Inner {
     /// Undoes a failed creation. Errors are ignored, because the caller gets the original one.
     pub(super) async fn tear_down(self: &Arc<Self>, sandbox: &SandboxRecord) {
         if !sandbox.host_network() {
-            let _ = self.cni.remove(&network(sandbox)).await; // nothing may have been added
+            let _ = self.cni.remove(&network(sandbox)).await; // it may not have been attached
         }
         self.kill_sandbox(sandbox).await;
         if let Err(error) = self.remove_files(sandbox) {
@@ -219,7 +219,7 @@ impl Inner {
         if parent.unwrap_or_default().is_empty()
             && let Ok(group) = self.cgroup(&self.default_cgroup_parent())
         {
-            group.remove_if_empty(); // ours, where no kubelet is
+            group.remove_if_empty(); // our own parent cgroup, used without a kubelet
         }
         let shm = self.state.sandbox_folder(&sandbox.id).join("shm");
         while sys::mount::lazy_unmount(&shm).is_ok() {}

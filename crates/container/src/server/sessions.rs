@@ -114,7 +114,7 @@ impl Inner {
     async fn attach_session(&self, request: AttachRequest, io: SessionIo) -> Result<(), Status> {
         let container = self.running(&request.container_id)?;
         let (mut ends, mut passed) = pipes(false).map_err(internal("attach"))?;
-        passed.remove(0); // no stdin from us: the container's own comes back
+        passed.remove(0); // no stdin is passed; the shim returns the container's own
         let ask = Request::Attach { id: container.id.clone(), stdin: request.stdin };
         let mut answer =
             self.shim(&container.sandbox).request(ask, passed).await.map_err(internal("attach"))?;
@@ -269,7 +269,7 @@ impl StdioEnds {
         let sizes = async {
             let (Some(mut sizes), Some(terminal)) = (io.resize, terminal) else { return };
             while let Some(size) = sizes.recv().await {
-                let _ = terminal.set_window_size(size.width, size.height); // a terminal that has gone needs no size
+                let _ = terminal.set_window_size(size.width, size.height); // fails if the terminal is closed
             }
         };
         tokio::pin!(output, input, sizes, ended);
@@ -286,7 +286,7 @@ impl StdioEnds {
             }
         };
         if !through {
-            let _ = tokio::time::timeout(DRAIN, output).await; // what is there by then is the output
+            let _ = tokio::time::timeout(DRAIN, output).await; // output after this time is dropped
         }
         result.map(Some)
     }
@@ -296,7 +296,7 @@ impl StdioEnds {
 async fn copy_output(from: Option<StdioStream>, to: Option<Output>) {
     let Some(mut from) = from else { return };
     if let Some(mut to) = to {
-        let _ = copy(&mut from, &mut to).await; // the client has gone: the rest is for nobody
+        let _ = copy(&mut from, &mut to).await; // fails if the client has disconnected
         let _ = to.shutdown().await;
     }
     let _ = copy(&mut from, &mut tokio::io::sink()).await; // so that the process does not block

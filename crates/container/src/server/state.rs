@@ -130,7 +130,7 @@ impl ContainerRecord {
 
     pub(crate) fn ended(&mut self, exit: Exit) {
         if self.started_at == 0 {
-            self.started_at = exit.at; // it was running when an earlier server did not know it yet
+            self.started_at = exit.at; // its start was not recorded
         }
         self.finished_at = exit.at;
         self.exit_code = exit.code;

@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 /// Longer lines are split into parts with the tag `P`.
 const MAX_LINE_BYTES: usize = 16 << 10;
 
+/// The output stream of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Stdout,

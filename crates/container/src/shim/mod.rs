@@ -143,7 +143,7 @@ impl Shim {
                 self.read_lifeline();
             }
             if woken.child_ended {
-                let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
+                let _ = rustix::io::read(&self.signals, &mut [0; 512]); // drains the signalfd
                 let _ = panics::catch("shim", || self.reap());
             }
             for container in self.containers.values_mut() {
@@ -216,7 +216,7 @@ impl Shim {
     fn reap(&mut self) {
         while let Some((pid, ending)) = sys::process::reap() {
             let mut exit = Exit { code: ending.code(), at: now(), out_of_memory: false };
-            self.hear_pending(); // of a process that has ended, all reports are there
+            self.hear_pending(); // all reports of an exited process have arrived
             if pid == self.sandbox {
                 self.sandbox = 0;
                 for waiter in self.sandbox_waiters.drain(..) {
@@ -387,7 +387,7 @@ impl Shim {
         match attached {
             Ok(input) => {
                 let passed: Vec<_> = input.iter().map(AsFd::as_fd).collect();
-                let _ = send(peer, &Reply::Done, &passed); // who has gone hears nothing
+                let _ = send(peer, &Reply::Done, &passed); // fails if the peer has disconnected
             }
             Err(error) => answer(peer, &Reply::Failed(error)),
         }
@@ -398,11 +398,11 @@ impl Shim {
     fn shut_down(&mut self) {
         self.abort_pending(None);
         for container in self.containers.values().filter(|one| one.exit.is_none()) {
-            let _ = sys::process::kill(container.pid, 9); // may have ended just now
+            let _ = sys::process::kill(container.pid, 9); // it may already have exited
             end_group(&container.spec);
         }
         if self.sandbox != 0 {
-            let _ = sys::process::kill(self.sandbox, 9); // may have ended just now
+            let _ = sys::process::kill(self.sandbox, 9); // it may already have exited
         }
         let began = Instant::now();
         let step = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -410,8 +410,8 @@ impl Shim {
             && began.elapsed() < LONGEST_SHUTDOWN
         {
             let mut fds = [PollFd::new(&self.signals, PollFlags::IN)];
-            let _ = poll(&mut fds, Some(&step)); // interrupted: look again
-            let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
+            let _ = poll(&mut fds, Some(&step)); // on EINTR the loop continues
+            let _ = rustix::io::read(&self.signals, &mut [0; 512]); // drains the signalfd
             self.reap();
         }
         self.ended = true;
@@ -452,7 +452,7 @@ fn now() -> i64 {
 fn listen(folder: &Path) -> io::Result<UnixListener> {
     let place = sys::descriptor::open_path(folder)?;
     let path = format!("/proc/self/fd/{}/{SOCKET}", place.as_raw_fd());
-    let _ = fs::remove_file(&path); // of a shim that is no more
+    let _ = fs::remove_file(&path); // left by an earlier shim
     let listener = UnixListener::bind(&path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
@@ -469,6 +469,6 @@ fn lifeline_is_cut() -> bool {
 /// Replaces a standard descriptor whose other end is closed by /dev/null.
 fn detach_stdio(standard: i32) {
     if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        let _ = sys::process::redirect_standard_fd(null.as_fd(), standard); // stays as it was
+        let _ = sys::process::redirect_standard_fd(null.as_fd(), standard); // on failure it stays open
     }
 }

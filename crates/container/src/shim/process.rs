@@ -232,7 +232,7 @@ fn chown_stdio(fd: &OwnedFd, ids: &ResolvedUser) {
     let terminal = rustix::termios::isatty(fd);
     if kind != FileType::CharacterDevice || terminal {
         let gid = (!terminal).then(|| Gid::from_raw(ids.gid));
-        let _ = fchown(fd, Some(Uid::from_raw(ids.uid)), gid); // a comfort, not a condition
+        let _ = fchown(fd, Some(Uid::from_raw(ids.uid)), gid); // optional
     }
 }
 

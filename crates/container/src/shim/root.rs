@@ -94,7 +94,7 @@ fn processes_from_inside(pids: &File) -> io::Result<OwnedFd> {
     drop(theirs);
     let mut passed = Vec::new();
     let received = sys::descriptor::receive_with_fds(&ours, &mut [0], &mut passed);
-    let _ = (&ours).read(&mut [0]); // until it has ended
+    let _ = (&ours).read(&mut [0]); // waits until it has exited
     process::wait(child)?;
     received?;
     passed.pop().ok_or_else(|| io::Error::other("the process in the namespace made none"))
@@ -107,7 +107,7 @@ fn overlay(spec: &ContainerSpec, users: Option<&File>) -> io::Result<OwnedFd> {
     let path = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
     };
-    let mut held = Vec::new(); // mapped layers, until the overlay has them
+    let mut held = Vec::new(); // idmapped layers, kept open until the overlay exists
     let mut layers = Vec::new();
     for layer in spec.root.layers.iter().rev() {
         layers.push(path(&idmap_layer(layer, users, &mut held)?)?);
@@ -433,7 +433,7 @@ fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
             mount::READ_ONLY,
         )?
     } else {
-        null_mount()? // the container's own may be anything
+        null_mount()? // the container's own /dev/null may be anything
     };
     mount::attach_tree(cover, at)
 }

@@ -159,7 +159,7 @@ impl RunningContainer {
             return Ok(None);
         }
         if self.spec.stdin_once {
-            return Ok(self.stdin.take()); // when the one who has it closes it, the container sees the end
+            return Ok(self.stdin.take()); // the container sees EOF when this client closes it
         }
         self.stdin.as_ref().map(OwnedFd::try_clone).transpose()
     }

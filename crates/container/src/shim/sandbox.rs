@@ -62,7 +62,7 @@ pub(super) fn start(spec: &SandboxSpec) -> Result<i32, String> {
     if report == b"\0" {
         return Ok(pid);
     }
-    let _ = process::wait(pid); // it has said why and ends
+    let _ = process::wait(pid); // it has reported its error and exits
     Err(format!("sandbox: {}", String::from_utf8_lossy(&report)))
 }
 

@@ -186,7 +186,7 @@ impl Birth {
     pub(super) fn abort(&mut self) {
         self.aborted = true;
         for pid in self.set_up.into_iter().chain(self.forked.running()) {
-            let _ = process::kill(pid, 9); // not waited for, so it is still that process
+            let _ = process::kill(pid, 9); // not reaped yet, so the pid is not reused
         }
     }
 

@@ -127,7 +127,7 @@ impl Shim {
                 answer(peer, &Reply::Started(started));
             }
             Err(error) => {
-                let _ = sys::process::kill(started.pid, 9); // it may have ended
+                let _ = sys::process::kill(started.pid, 9); // it may already have exited
                 answer(peer, &Reply::Failed(error.to_string()));
             }
         }
@@ -142,7 +142,7 @@ impl Shim {
             return answer(&peer, &Reply::Exited(exit));
         }
         if sent.is_err() {
-            let _ = sys::process::kill(pid, 9); // nobody waits for it any more
+            let _ = sys::process::kill(pid, 9); // its client has disconnected
         }
         self.execs.insert(pid, peer);
     }

@@ -10,7 +10,7 @@ use crate::spec::{IdMap, IdMaps};
 pub(super) fn create(maps: &IdMaps) -> io::Result<File> {
     let (_ours, theirs) = UnixStream::pair()?;
     let child = process::fork(namespace::USER, || {
-        let _ = io::Read::read(&mut &theirs, &mut [0]); // waits to be killed
+        let _ = io::Read::read(&mut &theirs, &mut [0]); // blocks until it is killed
         0
     })?;
     let opened =

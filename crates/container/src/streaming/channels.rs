@@ -61,7 +61,7 @@ pub(super) async fn serve(
         let output = |channel| Output { channel, base64, outbox: outbox.clone() };
         let (data, error) = (output(channel), output(channel + 1));
         for end in [&data, &error] {
-            let _ = outbox.push(end.message(&port.to_le_bytes())); // it is new
+            let _ = outbox.push(end.message(&port.to_le_bytes())); // cannot fail: the outbox is new
         }
         let (near, far) = duplex(BUFFER);
         pipes.push(Some(far));
@@ -85,7 +85,7 @@ pub(super) async fn serve(
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(work, web_socket::write(sink, &outbox)) } => {
-            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // waits for the client to close
         }
         () = &mut reading => {}
     }

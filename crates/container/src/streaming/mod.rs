@@ -89,6 +89,7 @@ pub struct SessionIo {
     pub resize: Option<mpsc::Receiver<TerminalSize>>,
 }
 
+/// Size of a terminal, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct TerminalSize {
@@ -100,10 +101,12 @@ pub struct TerminalSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitStatus(pub i32);
 
+/// Why a session failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);
 
+/// A bidirectional byte stream.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 

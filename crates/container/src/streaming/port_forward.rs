@@ -49,7 +49,7 @@ pub(super) async fn serve(
         };
         let Some(stream) = stream else { break };
         halves.retain(|_, half| half.since.elapsed() < PAIR_TIMEOUT);
-        let Some(half) = PortStream::of(stream) else { continue }; // dropped: the client sees it end
+        let Some(half) = PortStream::of(stream) else { continue }; // dropping it closes the stream
         match halves.remove(&half.request) {
             Some(other) if other.is_error != half.is_error && other.port == half.port => {
                 let (data, error) = if half.is_error { (other, half) } else { (half, other) };
@@ -76,7 +76,7 @@ pub(super) async fn serve_tunnel(
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(serve(Connection::server(near), sandbox_id, sessions), wrap(from, sink)) } => {
-            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // waits for the client to close
         }
         () = &mut reading => {}
     }

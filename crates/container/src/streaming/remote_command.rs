@@ -30,6 +30,7 @@ pub(super) enum Version {
     V5,
 }
 
+/// An exec or attach session.
 #[derive(Clone, Debug)]
 pub(super) enum Session {
     Exec(ExecRequest),
@@ -198,7 +199,7 @@ async fn read_sizes(mut from: impl AsyncRead + Unpin, sizes: mpsc::Sender<Termin
     {
         let mut values = serde_json::Deserializer::from_slice(&buffer).into_iter::<TerminalSize>();
         for size in values.by_ref().map_while(Result::ok) {
-            let _ = sizes.try_send(size); // whoever lags behind by so many gets the next
+            let _ = sizes.try_send(size); // dropped if the queue is full; a later size follows
         }
         let read = values.byte_offset();
         buffer.drain(..read);

@@ -33,6 +33,7 @@ type Answer = Response<Full<Bytes>>;
 /// Maximum number of connections that are not sessions yet.
 const MOST_WAITING: usize = 1024;
 
+/// A rejected request: status and reason.
 struct HttpError(StatusCode, &'static str);
 
 /// The streaming server. It serves until it is dropped.
@@ -46,6 +47,7 @@ pub struct Server {
 }
 
 impl Server {
+    /// Binds the address and serves in the background.
     pub async fn bind(
         address: SocketAddr,
         sessions: Arc<dyn StreamingRuntime>,
@@ -69,18 +71,21 @@ impl Server {
         self.address
     }
 
+    /// Issues a single-use URL for an exec session.
     pub fn url_for_exec(&self, request: ExecRequest) -> Result<String, Error> {
         check(request.tty, request.stderr, request.stdin || request.stdout || request.stderr)?;
         let seat = self.seats.take(&request.namespace)?;
         self.url("exec", (tokens::SessionRequest::Exec(request), seat))
     }
 
+    /// Issues a single-use URL for an attach session.
     pub fn url_for_attach(&self, request: AttachRequest) -> Result<String, Error> {
         check(request.tty, request.stderr, request.stdin || request.stdout || request.stderr)?;
         let seat = self.seats.take(&request.namespace)?;
         self.url("attach", (tokens::SessionRequest::Attach(request), seat))
     }
 
+    /// Issues a single-use URL for a port-forward session.
     pub fn url_for_port_forward(&self, request: PortForwardRequest) -> Result<String, Error> {
         let seat = self.seats.take(&request.namespace)?;
         self.url("portforward", (tokens::SessionRequest::PortForward(request), seat))
@@ -146,7 +151,7 @@ impl Shared {
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream) {
-        let _ = stream.set_nodelay(true); // only a matter of speed
+        let _ = stream.set_nodelay(true); // only affects latency
         let service = service_fn(|request| {
             let answer = self
                 .answer(request)

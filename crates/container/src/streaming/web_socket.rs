@@ -102,7 +102,7 @@ pub(super) async fn serve(
     } else {
         ERROR
     };
-    let _ = outbox.push(output(first).message(&[])); // it is new
+    let _ = outbox.push(output(first).message(&[])); // cannot fail: the outbox is new
 
     let work = async {
         let end = session.run(&*sessions, ends, dialect.version).await;
@@ -114,7 +114,7 @@ pub(super) async fn serve(
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(work, write(sink, &outbox)) } => {
-            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // waits for the client to close
         }
         () = &mut reading => {}
     }
@@ -140,12 +140,12 @@ async fn read(
                 if let Some(pipe) = &mut stdin
                     && pipe.write_all(data).await.is_err()
                 {
-                    stdin = None; // the session reads no more
+                    stdin = None; // the session no longer reads stdin
                 }
             }
             Some((&RESIZE, data)) => {
                 if let Ok(size) = serde_json::from_slice(data) {
-                    let _ = sizes.try_send(size); // whoever lags behind by so many gets the next
+                    let _ = sizes.try_send(size); // dropped if the queue is full; a later size follows
                 }
             }
             Some((&CLOSE, &[STDIN])) if dialect.version >= Version::V5 => stdin = None,

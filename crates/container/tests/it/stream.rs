@@ -62,7 +62,7 @@ async fn exec_with_input_output_and_status() {
     let mut session = Session::open(&url).await;
     session.send(0, b"to and fro\n").await;
     session.read(1, "to and fro\n").await;
-    session.send(255, &[0]).await; // the end of stdin
+    session.send(255, &[0]).await; // closes stdin
     let status = session.read(3, "}").await;
     assert!(status.contains("NonZeroExitCode") && status.contains("\"5\""), "{status}");
 

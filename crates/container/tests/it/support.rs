@@ -82,7 +82,7 @@ impl Runtime {
         };
         let built = Server::build(config, cni, store.clone()).await.expect("build");
         let socket = folder.path().join("cri.sock");
-        let _ = fs::remove_file(&socket); // of an earlier server
+        let _ = fs::remove_file(&socket); // left by an earlier server
         let listener = UnixListener::bind(&socket).expect("bind");
         let stop = CancellationToken::new();
         let ended = stop.clone();

@@ -38,6 +38,7 @@ const CA_BUNDLE_PATHS: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// A TCP or TLS connection.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 

@@ -181,7 +181,7 @@ impl Client {
         let reading = async move {
             while let Some(bytes) = answer.chunk().await? {
                 if sender.send(bytes).await.is_err() {
-                    break; // its error comes below
+                    break; // the writer's error is returned below
                 }
             }
             Ok::<_, Error>(())

@@ -67,7 +67,7 @@ async fn query(
             Ipv6Addr::UNSPECIFIED.into()
         };
         let socket = UdpSocket::bind((local, 0)).await?;
-        socket.connect(server).await?; // answers of others are dropped by the kernel
+        socket.connect(server).await?; // the kernel drops packets from other addresses
         socket.send(&bytes).await?;
         let mut buffer = [0; 4096];
         loop {

@@ -24,10 +24,10 @@ fn program(number: u32) -> Vec<u8> {
     let size = head + code.len() as u64;
     let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
     for word in [base + head, 64, 0] {
-        out.extend(word.to_le_bytes()); // where it begins, the program headers, no section headers
+        out.extend(word.to_le_bytes()); // entry point, program headers, no section headers
     }
     out.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
-    out.extend([1, 0, 0, 0, 5, 0, 0, 0]); // loaded, to read and run
+    out.extend([1, 0, 0, 0, 5, 0, 0, 0]); // PT_LOAD, readable and executable
     for word in [0, base, base, size, size, 0x1000] {
         out.extend(word.to_le_bytes());
     }
