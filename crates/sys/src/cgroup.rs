@@ -193,7 +193,7 @@ impl Cgroup {
     /// Removes the cgroup if it has no processes and no children.
     pub fn remove_if_empty(&self) {
         for (_, folder) in &self.dirs {
-            let _ = fs::remove_dir(folder); // somebody is in it
+            let _ = fs::remove_dir(folder); // fails if it is not empty
         }
     }
 
@@ -208,7 +208,7 @@ impl Cgroup {
             return crate::device_filter::attach(folder, rules);
         }
         if self.controller_dir("devices").is_none() && rules.iter().any(|rule| rule == "a") {
-            return Ok(()); // nothing forbids any
+            return Ok(()); // without the controller all devices are allowed
         }
         self.write("devices", "devices.deny", "a")?;
         for rule in rules {

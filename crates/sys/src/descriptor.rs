@@ -57,7 +57,7 @@ pub fn make_folder_beneath(root: impl AsFd, path: &Path, mode: Mode) -> io::Resu
         at = match place_beneath(&root, &so_far) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 match mkdirat(&at, name, mode) {
-                    Err(Errno::EXIST) => place_beneath(&root, &so_far)?, // somebody else's
+                    Err(Errno::EXIST) => place_beneath(&root, &so_far)?, // created by somebody else meanwhile
                     made => {
                         made?;
                         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -98,7 +98,7 @@ pub fn create_dir_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
 
 /// Resolves symlinks on `path` whose targets do not exist yet, so that the targets can be created.
 fn past_dangling_links(root: impl AsFd, path: &Path) -> io::Result<PathBuf> {
-    const MOST_LINKS: usize = 40; // as the kernel follows
+    const MOST_LINKS: usize = 40; // the kernel's limit
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
         match past_one_link(&root, &path)? {

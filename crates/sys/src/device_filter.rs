@@ -148,7 +148,7 @@ fn return_value(value: i32) -> [Instruction; 2] {
 fn program(rules: &[Rule]) -> io::Result<Vec<Instruction>> {
     let all = Rule { access: ALL_ACCESS, ..Rule::default() };
     if rules.contains(&all) {
-        return Ok(return_value(1).into()); // the kernel refuses programs with parts that are never reached
+        return Ok(return_value(1).into()); // the kernel rejects programs with unreachable instructions
     }
     let mut program = vec![
         Instruction::load(KIND, 0),
@@ -166,6 +166,7 @@ fn program(rules: &[Rule]) -> io::Result<Vec<Instruction>> {
     Ok(program)
 }
 
+/// Attributes of `BPF_PROG_LOAD`.
 #[repr(C)]
 struct ProgLoadAttr {
     kind: u32,
@@ -177,6 +178,7 @@ struct ProgLoadAttr {
     log: u64,
 }
 
+/// Attributes of `BPF_PROG_ATTACH`.
 #[repr(C)]
 struct ProgAttachAttr {
     target: u32,
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(rule, Rule { kind: Some(2), major: Some(1), minor: Some(3), access: 6 });
         let program = rule.instructions();
         let offsets: Vec<_> = program.iter().map(|one| one.offset).collect();
-        assert_eq!(offsets, [7, 6, 5, 0, 0, 2, 0, 0]); // each leads behind the rule
+        assert_eq!(offsets, [7, 6, 5, 0, 0, 2, 0, 0]); // each jumps past the rule
         assert_eq!((program[5].code, program[5].registers), (0x5d, 0x31));
         for wrong in ["", "c 1:3", "x 1:3 r", "c 1 r", "c 1:-3 r", "c 1:3 q", "c 1:3 r w"] {
             assert!(Rule::parse(wrong).is_err(), "{wrong}");

@@ -44,6 +44,7 @@ static KNOWN: Known = Known(Mutex::new(None));
 /// Cache of the trees that are too large to be counted while a caller waits.
 struct Known(Mutex<Option<HashMap<PathBuf, Entry>>>);
 
+/// A cached result: bytes and entries.
 #[derive(Clone, Copy)]
 struct Entry {
     counted: (u64, u64),
@@ -88,7 +89,7 @@ impl Known {
         if started.is_err()
             && let Some(entry) = self.lock().as_mut().and_then(|known| known.get_mut(&back))
         {
-            entry.at = Some(Instant::now()); // the next caller tries again
+            entry.at = Some(Instant::now()); // the next caller retries
         }
     }
 

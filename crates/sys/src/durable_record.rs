@@ -81,7 +81,7 @@ pub fn is_new(path: &Path) -> bool {
 
 /// Removes the temporary file of a record whose writer was killed.
 pub fn remove_new(path: &Path) {
-    let _ = fs::remove_file(path); // the next start tries again
+    let _ = fs::remove_file(path); // the next start retries
 }
 
 /// Renames the file at a record's path, so that a new record can be written and the old file can be inspected. Returns

@@ -130,6 +130,7 @@ pub fn clear_attributes(tree: impl AsFd, attributes: u64) -> io::Result<()> {
     mount_setattr(tree, &Attributes { clear: attributes, ..Attributes::default() }, false)
 }
 
+/// Sets the propagation of the mount at `tree`, and of all mounts below it if `recursive`.
 pub fn set_propagation(tree: impl AsFd, how: Propagation, recursive: bool) -> io::Result<()> {
     let propagation = match how {
         Propagation::Private => libc::MS_PRIVATE,

@@ -301,7 +301,7 @@ pub fn new_session_keyring() -> io::Result<()> {
 
 /// Lets this process run on every CPU that its cpuset allows.
 pub fn reset_affinity() -> io::Result<()> {
-    let all = [u8::MAX; 1024]; // 8,192 processors, as many as kernels are built for
+    let all = [u8::MAX; 1024]; // 8,192 CPUs, the maximum of the kernel
     // SAFETY: the mask is read in the length that is passed.
     let set = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, all.len(), all.as_ptr()) };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -5,8 +5,8 @@
 //! afterwards, and a profile may forbid them. So every filter begins with a rule that allows exactly these calls, in
 //! this form, if a random secret is passed. The secret is in the sixth argument, which these calls do not have.
 //!
-//! The program never learns the secret. If it did, it could only fork, create a session, set its terminal and change
-//! capabilities that it may change anyway.
+//! The program never learns the secret. If it did, it could only fork, create a session, set its controlling terminal
+//! and drop capabilities.
 
 use std::{
     io,
@@ -39,6 +39,7 @@ pub struct SharedPid {
 const FORK: i32 = libc::CLONE_PARENT | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
 
 impl Exemption {
+    /// An exemption with a new random secret.
     pub fn new() -> io::Result<Self> {
         let mut bytes = [0; 8];
         // SAFETY: the kernel writes at most as many bytes as there are.
@@ -51,7 +52,7 @@ impl Exemption {
 
     /// The beginning of a filter with this exemption.
     pub(crate) fn program(&self) -> [u64; 18] {
-        const ARGUMENTS: u32 = 16; // where the call's data have them
+        const ARGUMENTS: u32 = 16; // offset in `struct seccomp_data`
         const PERMIT: u8 = 17;
         const REST: u8 = 18;
         let (low, high) = if cfg!(target_endian = "big") { (4, 0) } else { (0, 4) };
@@ -143,6 +144,7 @@ impl Exemption {
 }
 
 impl SharedPid {
+    /// Maps the shared memory.
     pub fn new() -> io::Result<Self> {
         let (protection, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);

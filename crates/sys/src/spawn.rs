@@ -87,7 +87,7 @@ mod tests {
         command.args(["-c", "echo hello >&3; ls /proc/self/fd | wc -l >&3"]);
         pass_fds(&mut command, vec![writer.into()]);
         let mut child = command.spawn().expect("a shell");
-        drop(command); // and with it our end for writing
+        drop(command); // and with it our writing end
         let mut said = String::new();
         reader.read_to_string(&mut said).expect("what it wrote");
         assert!(child.wait().expect("its end").success());

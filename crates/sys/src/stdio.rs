@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, unix::AsyncFd};
 pub struct StdioStream(Arc<AsyncFd<OwnedFd>>);
 
 impl StdioStream {
+    /// Registers a descriptor with the Tokio runtime, in non-blocking mode.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         // SAFETY: an owned descriptor stays the same and open for as long as the value lives in there.

@@ -33,7 +33,7 @@ impl Cgroup {
             if round > 0 || !self.kill_at_once() {
                 self.freeze();
                 self.signal();
-                self.thaw(); // a frozen process does not die, whoever froze it
+                self.thaw(); // a frozen process does not die
             }
             self.wait_until_empty(PAUSE * (1 << round.min(6)));
             round += 1;
@@ -48,7 +48,7 @@ impl Cgroup {
 
     fn signal(&self) {
         for pid in self.processes() {
-            let _ = crate::process::kill(pid, libc::SIGKILL); // may be gone already
+            let _ = crate::process::kill(pid, libc::SIGKILL); // it may no longer exist
         }
     }
 
@@ -63,7 +63,7 @@ impl Cgroup {
     fn freeze(&self) {
         let Some((folder, file, frozen, _)) = self.freezer() else { return };
         if fs::write(folder.join(file), frozen).is_err() || self.unified {
-            return; // in version 2 a signal ends frozen processes too
+            return; // in version 2 SIGKILL also kills frozen processes
         }
         let began = Instant::now();
         let state = || fs::read_to_string(folder.join(file)).unwrap_or_default();
@@ -76,7 +76,7 @@ impl Cgroup {
     fn thaw(&self) {
         let Some((folder, file, _, thawed)) = self.freezer() else { return };
         for group in with_descendants(&folder) {
-            let _ = fs::write(group.join(file), thawed); // may be gone already
+            let _ = fs::write(group.join(file), thawed); // it may no longer exist
         }
     }
 

@@ -24,7 +24,7 @@ impl Cgroup {
                 all.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
             }
         }
-        all.remove(&0); // a process of another pid namespace has no number here
+        all.remove(&0); // 0 is a process outside of this PID namespace
         all
     }
 

@@ -31,6 +31,7 @@ impl Cidr {
         Self { ip, prefix: 0 }
     }
 
+    /// The network mask.
     pub fn mask(self) -> IpAddr {
         match self.ip {
             IpAddr::V4(_) => {

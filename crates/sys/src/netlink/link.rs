@@ -49,10 +49,12 @@ pub struct Veth<'a> {
     pub mtu: u32,
 }
 
+/// All interfaces of the network namespace.
 pub fn links(socket: &mut Socket) -> Result<Vec<Link>> {
     socket.dump("list links", GET, &header(0, 0, 0), read)
 }
 
+/// The interface with this name; `NoLink` if it does not exist.
 pub fn link(socket: &mut Socket, name: &str) -> Result<Link> {
     let what = format!("find interface {name}");
     let found = socket.get(&what, GET, &header(0, 0, 0), |m| {
@@ -75,6 +77,7 @@ pub fn add_bridge(socket: &mut Socket, name: &str, mac: [u8; 6]) -> Result<()> {
     })
 }
 
+/// Creates a veth pair.
 pub fn add_veth(socket: &mut Socket, veth: &Veth<'_>) -> Result<()> {
     let what = format!("add interface {}", veth.name);
     let namespace = veth.peer_namespace.as_fd().as_raw_fd().cast_unsigned();

@@ -50,6 +50,7 @@ pub(crate) struct Acknowledgement {
 }
 
 impl Socket {
+    /// Opens a socket in the network namespace of the calling thread.
     pub fn open(family: NetlinkFamily) -> Result<Self> {
         let protocol = match family {
             NetlinkFamily::Route => None,

@@ -27,6 +27,7 @@ pub fn diff(current: Option<&Table>, wanted: &Table) -> Batch {
     step.batch
 }
 
+/// Collects the operations that turn `current` into `desired`.
 struct TableDiff<'a> {
     current: &'a Table,
     desired: &'a Table,

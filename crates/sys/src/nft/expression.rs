@@ -7,6 +7,7 @@ use crate::netlink::Message;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Register(pub u8);
 
+/// How a register is compared with a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     Equal,

@@ -45,6 +45,7 @@ impl Key {
         self
     }
 
+    /// Appends a number in host byte order.
     pub fn number(mut self, number: u32) -> Self {
         self.0.extend_from_slice(&number.to_ne_bytes());
         self

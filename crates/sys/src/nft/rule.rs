@@ -103,6 +103,7 @@ impl Rule {
         self.comment.as_deref()
     }
 
+    /// Sets the comment, which `nft list` shows.
     pub fn comment(mut self, text: &str) -> Self {
         // The kernel stores 256 bytes including headers. Comments are only informative, so longer ones are truncated.
         let end = (0..=text.len().min(128)).rev().find(|at| text.is_char_boundary(*at));
@@ -116,6 +117,7 @@ impl Rule {
         self
     }
 
+    /// Matches only packets whose field passes the test.
     pub fn when(mut self, field: Field, test: Match) -> Self {
         let register = Register(0);
         self.load(field, register);
@@ -134,6 +136,7 @@ impl Rule {
         }
     }
 
+    /// Matches only if these fields, concatenated, are in a set.
     pub fn when_in(mut self, fields: &[Field], set: &str) -> Self {
         self.load_all(fields);
         self.expression(Expression::Lookup {
@@ -143,6 +146,7 @@ impl Rule {
         })
     }
 
+    /// Matches only if these fields, concatenated, are not in a set.
     pub fn when_not_in(mut self, fields: &[Field], set: &str) -> Self {
         self.load_all(fields);
         self.expression(Expression::Lookup {
@@ -157,10 +161,12 @@ impl Rule {
         self.bits(Expression::Ct { to: Register(0), key: CT_STATE }, bits)
     }
 
+    /// Matches only connections with one of these status bits.
     pub fn when_status(self, bits: u32) -> Self {
         self.bits(Expression::Ct { to: Register(0), key: CT_STATUS }, bits)
     }
 
+    /// Matches only packets with one of these mark bits.
     pub fn when_mark(self, bits: u32) -> Self {
         self.bits(Expression::Meta { to: Register(0), key: MARK }, bits)
     }
@@ -193,10 +199,12 @@ impl Rule {
         )
     }
 
+    /// Sets bits of the packet's mark.
     pub fn set_mark_bits(self, bits: u32) -> Self {
         self.change_mark(!bits, bits)
     }
 
+    /// Inverts bits of the packet's mark.
     pub fn flip_mark_bits(self, bits: u32) -> Self {
         self.change_mark(u32::MAX, bits)
     }
@@ -233,6 +241,7 @@ impl Rule {
         self.verdict(Verdict::Drop)
     }
 
+    /// Translates the destination to this address and port.
     pub fn dnat(self, ip: IpAddr, port: u16) -> Self {
         let family = self.family;
         let after = Register(address_registers(family));
@@ -263,6 +272,7 @@ impl Rule {
         })
     }
 
+    /// Translates the source to this address.
     pub fn snat(self, ip: IpAddr) -> Self {
         let family = self.family;
         self.expression(Expression::Load { to: Register(0), value: octets(ip) }).expression(
@@ -270,6 +280,7 @@ impl Rule {
         )
     }
 
+    /// Translates the source to the address of the output interface.
     pub fn masquerade(self) -> Self {
         self.expression(Expression::Masquerade { fully_random: true })
     }

@@ -40,6 +40,7 @@ pub struct BaseChain {
     pub policy: Policy,
 }
 
+/// Type of a base chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainType {
     Filter,
@@ -47,6 +48,7 @@ pub enum ChainType {
     Route,
 }
 
+/// The netfilter hook of a base chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     Prerouting,
@@ -56,6 +58,7 @@ pub enum Hook {
     Postrouting,
 }
 
+/// The verdict for packets that no rule of a base chain decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     Accept,
@@ -82,6 +85,7 @@ pub enum Data {
     Verdict(Verdict),
 }
 
+/// What happens to a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Accept,
@@ -106,10 +110,12 @@ impl Table {
         self.chain(name).base = Some(BaseChain { kind, hook, priority, policy: Policy::Accept });
     }
 
+    /// The set with this name, created if it is missing.
     pub fn set(&mut self, name: impl Into<String>, key: &[Type]) -> &mut Set {
         self.map(name, key, &[])
     }
 
+    /// The map with this name, created if it is missing.
     pub fn map(&mut self, name: impl Into<String>, key: &[Type], data: &[Type]) -> &mut Set {
         self.sets.entry(name.into()).or_insert_with(|| Set {
             key: key.to_vec(),
@@ -157,6 +163,7 @@ impl Family {
         if ip.is_ipv4() { Self::Ip } else { Self::Ip6 }
     }
 
+    /// The type of an address of this family in keys.
     pub fn address(self) -> Type {
         match self {
             Self::Ip => Type::Ipv4,

@@ -94,7 +94,7 @@ fn empty(top: OwnedFd) -> rustix::io::Result<bool> {
         if levels.len() < OPEN {
             let opened = levels.last().map(|level| open_folder(level.folder.fd()?, &name));
             match opened {
-                Some(Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR)) | None => {} // the next pass
+                Some(Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR)) | None => {} // left to the next pass
                 Some(opened) => levels.push(Level { folder: Dir::new(opened?)?, name }),
             }
         } else if let (Some(top), Some(last)) = (levels.first(), levels.last()) {

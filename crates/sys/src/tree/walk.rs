@@ -61,7 +61,7 @@ pub fn walk(root: OwnedFd, visit: &mut dyn FnMut(Found<'_>) -> io::Result<()>) -
             Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => continue,
             below => below?,
         };
-        let stat = fstat(&below)?; // what was opened, whatever stood there before
+        let stat = fstat(&below)?; // of the opened directory, which may have been replaced since statat
         let below = Dir::new(below)?;
         visit(Found::Folder(below.fd()?, &stat))?;
         marks.push(Mark { id, offset: entry.offset() });
