@@ -1,4 +1,4 @@
-//! Compiles the interface of container runtimes; no protoc is needed.
+//! Generates the CRI types and services from `cri.proto`; protoc is not needed.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");

@@ -1,4 +1,4 @@
-//! The seam to pod networks.
+//! The interface between the CRI server and pod networks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,22 +6,23 @@ use std::{
     path::PathBuf,
 };
 
-/// A pod that needs a network.
+/// A sandbox that is attached to the pod network.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkAttachment {
-    /// Of the sandbox; unique for ever.
+    /// Id of the sandbox, never reused.
     pub id: String,
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// Of the pod's network namespace; empty when it has gone.
+    /// Path of the pod's network namespace; empty if it no longer exists.
     pub netns: PathBuf,
     pub port_mappings: Vec<PortMapping>,
     pub dns: Dns,
-    /// Bandwidth and what else plugins read.
+    /// The pod's annotations, from which plugins read the bandwidth limits and other settings.
     pub annotations: BTreeMap<String, String>,
 }
 
+/// A host port that is forwarded to the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMapping {
     pub protocol: Protocol,
@@ -30,6 +31,7 @@ pub struct PortMapping {
     pub host_ip: String,
 }
 
+/// Transport protocol of a port mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Tcp,
@@ -37,6 +39,7 @@ pub enum Protocol {
     Sctp,
 }
 
+/// The pod's resolv.conf settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dns {
     pub servers: Vec<String>,
@@ -44,39 +47,42 @@ pub struct Dns {
     pub options: Vec<String>,
 }
 
-/// What a pod got.
+/// The result of attaching a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkStatus {
-    /// The first is the pod's address.
+    /// The pod's IP addresses, the primary one first.
     pub ips: Vec<IpAddr>,
 }
 
+/// Error of a pod network.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NetworkError(pub String);
 
-/// A pod network. Calls may be repeated; `remove` of what is not there succeeds.
+/// A pod network. All calls are idempotent: `remove` of a sandbox that is not attached succeeds.
 #[tonic::async_trait]
 pub trait Cni: Send + Sync + std::fmt::Debug {
+    /// Attaches a sandbox to the network.
     async fn add(&self, sandbox: &NetworkAttachment) -> Result<NetworkStatus, NetworkError>;
 
+    /// Detaches a sandbox from the network.
     async fn remove(&self, sandbox: &NetworkAttachment) -> Result<(), NetworkError>;
 
-    /// Whether pods can get a network, or why not.
+    /// Whether the network is ready, or why not.
     async fn status(&self) -> Result<(), NetworkError>;
 
-    /// Removes the networks of all sandboxes but these. Nothing is added meanwhile.
+    /// Removes the attachments of all sandboxes except these. `add` is not called meanwhile.
     async fn collect(&self, _live: &BTreeSet<String>) -> Result<(), NetworkError> {
         Ok(())
     }
 
-    /// The range that the API server gave to this node.
+    /// Sets the podCIDR of this node.
     async fn set_pod_cidr(&self, _cidr: &str) -> Result<(), NetworkError> {
         Ok(())
     }
 }
 
-/// No pod network is configured: pods have loopback, which every sandbox has.
+/// Used when no pod network is configured: pods have only the loopback interface.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loopback;
 

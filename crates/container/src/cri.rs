@@ -1,4 +1,4 @@
-//! The Container Runtime Interface on the wire, and its client.
+//! The Container Runtime Interface (CRI): generated types and a client.
 
 #[allow(clippy::all, clippy::pedantic, missing_debug_implementations, unreachable_pub)]
 mod generated {
@@ -24,22 +24,22 @@ use generated::{
     image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
 };
 
-/// Both services of a runtime, ours or another's.
+/// Client of both CRI services of a runtime, ours or another one.
 #[derive(Clone, Debug)]
 pub struct CriClient {
     pub runtime: RuntimeServiceClient<Channel>,
     pub images: ImageServiceClient<Channel>,
 }
 
-/// Lists of many pods are long.
+/// Maximum size of a message; lists of many pods are long.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
-/// Another's runtime may say much when something fails, in a header. With less room, that would end the connection
-/// for all calls.
+/// Maximum size of response headers. Another runtime may put a long error message into a header; with a smaller limit
+/// that would close the connection for all calls.
 const LARGEST_HEADERS: u32 = 16 << 20;
 
 impl CriClient {
-    /// Connects to a runtime's socket; later losses are repaired by the next call.
+    /// Connects to a runtime's socket. If the connection is lost later, the next call reconnects.
     pub async fn connect(socket: &Path) -> Result<Self, tonic::transport::Error> {
         let channel = Endpoint::from_static("http://runtime.invalid")
             .connect_timeout(Duration::from_secs(5))
@@ -54,7 +54,7 @@ impl CriClient {
     }
 }
 
-/// Dials the socket, whatever the address says.
+/// Connects to the socket, whatever URI is requested.
 #[derive(Clone, Debug)]
 struct Connector(PathBuf);
 
@@ -73,7 +73,8 @@ impl tower_service::Service<http::Uri> for Connector {
     }
 }
 
-/// Paths over 107 bytes do not fit into an address: then the folder is opened first.
+/// Opens the socket. A path over 107 bytes does not fit into a socket address: then its directory is opened first and
+/// the socket is reached through `/proc/self/fd`.
 async fn open(path: &Path) -> io::Result<UnixStream> {
     if path.as_os_str().len() <= 107 {
         return UnixStream::connect(path).await;

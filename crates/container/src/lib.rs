@@ -1,10 +1,10 @@
-//! Containers: images, sandboxes, processes, their output, and the interface that kubelets speak.
+//! The container runtime: images, sandboxes, processes, logs, and the CRI server that the kubelet talks to.
 //!
 //! ```text
-//!  kubelet ─CRI─► Server ─┬─ image::Store     pull, unpack, count
+//!  kubelet ─CRI─► Server ─┬─ image::Store     pull, unpack, lease
 //!                         ├─ Cni              the pod's network
 //!                         ├─ streaming        exec, attach, port-forward
-//!                         └─ a shim per pod   processes, logs, exit codes; lives on when the server does not
+//!                         └─ a shim per pod   processes, logs, exit codes; survives the server
 //! ```
 
 pub mod cni;

@@ -1,4 +1,4 @@
-//! System call profiles: the default one, and those of files.
+//! Seccomp profiles: the runtime's default, and profile files.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -11,15 +11,15 @@ use sys::{
 const PERMISSION: u32 = 1;
 const NO_SUCH_CALL: u32 = 38;
 
-/// This machine, as profiles name it.
+/// This host's architecture in profiles.
 const NATIVE: &str =
     if cfg!(target_arch = "aarch64") { "SCMP_ARCH_AARCH64" } else { "SCMP_ARCH_X86_64" };
 
-/// Compiled filters, in loading order.
+/// Compiled seccomp filters, in loading order.
 pub(crate) type Filters = Vec<Vec<u64>>;
 
-/// The filter for containers that ask for the runtime's own: everything known but what can harm the host,
-/// or needs a capability that the container lacks.
+/// The runtime's default seccomp filter (`RuntimeDefault`). It allows all known system calls except those that can harm
+/// the host or need a capability that the container lacks.
 pub(crate) fn default(capabilities: CapabilitySet) -> io::Result<Filters> {
     let held =
         |name: &str| CapabilitySet::from_name(name).is_some_and(|one| capabilities.contains(one));
@@ -34,7 +34,7 @@ pub(crate) fn default(capabilities: CapabilitySet) -> io::Result<Filters> {
     });
     let mut rules = vec![rule(free, &[], Action::Allow)];
     let on = |argument, compare, value| Condition { argument, compare, value };
-    // Sockets to the hypervisor stay closed.
+    // AF_VSOCK sockets, which reach the hypervisor, stay blocked.
     rules.push(rule(["socket"], &[on(0, Compare::NotEqual, 40)], Action::Allow));
     for value in [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff] {
         rules.push(rule(["personality"], &[on(0, Compare::Equal, value)], Action::Allow));
@@ -44,13 +44,13 @@ pub(crate) fn default(capabilities: CapabilitySet) -> io::Result<Filters> {
     } else {
         let namespaces = 0x7e02_0000;
         rules.push(rule(["clone"], &[on(0, Compare::Masked(namespaces), 0)], Action::Allow));
-        // Its flags are out of a filter's sight; libraries then fall back to clone.
+        // A filter cannot see the flags of clone3; with ENOSYS, C libraries fall back to clone.
         rules.push(rule(["clone3"], &[], Action::Errno(NO_SUCH_CALL)));
     }
     compile(Action::Errno(PERMISSION), &rules)
 }
 
-/// The filter of a profile file, in the format of the OCI specification.
+/// Compiles a profile file in the OCI format.
 pub(crate) fn from_file(path: &Path) -> io::Result<Filters> {
     let wrong = |error: String| {
         io::Error::new(io::ErrorKind::InvalidData, format!("profile {}: {error}", path.display()))
@@ -69,7 +69,7 @@ fn rule<'a>(
     Rule { syscalls: numbers, conditions: conditions.to_vec(), action }
 }
 
-/// What a profile says beside these fields, it says of things that we do not do: an error.
+/// A seccomp profile. Unknown fields are an error, because they request something that is not implemented.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Profile {
@@ -81,6 +81,7 @@ struct Profile {
     syscalls: Vec<ProfileSyscall>,
 }
 
+/// System calls with a common action and common conditions.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ProfileSyscall {
@@ -94,6 +95,7 @@ struct ProfileSyscall {
     args: Option<Vec<Argument>>,
 }
 
+/// A condition on an argument.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Argument {
@@ -106,7 +108,7 @@ struct Argument {
 
 impl Profile {
     fn filters(&self) -> io::Result<Filters> {
-        // Filters judge calls of this machine's own architecture; those of any other end the process.
+        // Filters handle system calls of the native architecture; calls of any other one kill the process.
         if !self.architectures.is_empty() && !self.architectures.iter().any(|one| one == NATIVE) {
             return Err(io::Error::other(format!("architectures without {NATIVE}")));
         }
@@ -115,7 +117,7 @@ impl Profile {
         for calls in &self.syscalls {
             let conditions =
                 calls.args.iter().flatten().map(condition).collect::<io::Result<Vec<_>>>()?;
-            // A name that this kernel's table lacks cannot be called by that name either.
+            // A name that is not in this kernel's table is skipped: it cannot be called by that name either.
             let numbers = calls.names.iter().filter_map(|name| number(name)).collect();
             rules.push(Rule {
                 syscalls: numbers,
@@ -154,7 +156,7 @@ fn condition(from: &Argument) -> io::Result<Condition> {
     Ok(Condition { argument: from.index, compare, value })
 }
 
-/// Calls, and the capabilities of which one is enough.
+/// System calls that need one of the capabilities.
 const CAPABILITY_SYSCALLS: &[(&[&str], &[&str])] = &[
     (
         &[
@@ -196,7 +198,7 @@ const CAPABILITY_SYSCALLS: &[(&[&str], &[&str])] = &[
     (&["get_mempolicy", "mbind", "set_mempolicy", "set_mempolicy_home_node"], &["SYS_NICE"]),
 ];
 
-/// Calls that no container needs: kernel keys, kernel loading, and what the kernel no longer answers.
+/// System calls that no container needs: kernel keyrings, kexec, io_uring, and obsolete ones.
 const DENIED_SYSCALLS: &[&str] = &[
     "_sysctl",
     "add_key",
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn default_compiles_with_and_without_rights() {
-        // An allow list, and one program for the calls that pretend not to exist.
+        // An allow list, and one program for the calls that fail with ENOSYS.
         assert_eq!(default(CapabilitySet(0)).expect("compiles").len(), 2);
         assert_eq!(default(CapabilitySet::ALL).expect("compiles").len(), 1);
     }

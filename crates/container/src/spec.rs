@@ -1,10 +1,11 @@
-//! What the server tells a shim to run: complete, so that the shim decides nothing.
+//! Specifications of sandboxes and containers, from the server to the shim. They are complete, so that the shim makes
+//! no decisions.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The holder of a pod's namespaces.
+/// The process that holds a pod's namespaces.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each namespace, in any combination")]
 pub(crate) struct SandboxSpec {
@@ -14,22 +15,23 @@ pub(crate) struct SandboxSpec {
     pub(crate) own_pid: bool,
     pub(crate) own_uts: bool,
     pub(crate) sysctls: Vec<(String, String)>,
-    /// Files to write a process id to.
+    /// The `cgroup.procs` files to write the pid to.
     pub(crate) cgroup_procs: Vec<PathBuf>,
     pub(crate) id_maps: Option<IdMaps>,
     pub(crate) oom_score_adj: i32,
-    /// The same of the shim itself.
+    /// The `cgroup.procs` files of the shim's own cgroup.
     #[serde(default)]
     pub(crate) shim_cgroup: Vec<PathBuf>,
 }
 
-/// Owners inside a user namespace and outside.
+/// Id maps of a user namespace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct IdMaps {
     pub(crate) uids: Vec<IdMap>,
     pub(crate) gids: Vec<IdMap>,
 }
 
+/// Maps a range of ids inside the user namespace to ids outside.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct IdMap {
     pub(crate) inside: u32,
@@ -37,11 +39,11 @@ pub(crate) struct IdMap {
     pub(crate) length: u32,
 }
 
-/// A container: its files, its first process, its output.
+/// A container: root file system, mounts, first process, log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ContainerSpec {
     pub(crate) root: Rootfs,
-    /// In the order of mounting.
+    /// In mounting order.
     pub(crate) mounts: Vec<Mount>,
     pub(crate) devices: Vec<Device>,
     pub(crate) masked_paths: Vec<PathBuf>,
@@ -49,34 +51,36 @@ pub(crate) struct ContainerSpec {
     pub(crate) pid: PidNamespace,
     pub(crate) process: Process,
     pub(crate) cgroup_procs: Vec<PathBuf>,
-    /// The same group by its path, for what the kernel says of it.
+    /// Path of the same cgroup, for reading its state.
     pub(crate) cgroup_path: String,
     pub(crate) log: Option<PathBuf>,
     pub(crate) stdin: bool,
     pub(crate) stdin_once: bool,
 }
 
-/// An overlay.
+/// The overlay mount of a container's root.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rootfs {
-    /// The lowest first.
+    /// Lower directories, lowest first.
     pub(crate) layers: Vec<PathBuf>,
     pub(crate) upper: PathBuf,
     pub(crate) work: PathBuf,
-    /// An empty folder to mount on.
+    /// An empty directory to mount on.
     pub(crate) target: PathBuf,
     pub(crate) read_only: bool,
 }
 
+/// A mount in a container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) target: PathBuf,
     pub(crate) source: MountSource,
     pub(crate) read_only: bool,
-    /// Also what is mounted below the source.
+    /// Whether mounts below the source become read-only too.
     pub(crate) recursive_read_only: bool,
 }
 
+/// What is mounted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum MountSource {
     Bind {
@@ -85,7 +89,7 @@ pub(crate) enum MountSource {
         maps: Option<IdMaps>,
         only_this: bool,
     },
-    /// Folders stacked as an overlay that cannot be written, the lowest first; only `sub_path` of it if not empty.
+    /// Directories stacked as a read-only overlay, lowest first; if `sub_path` is not empty, only that part.
     Layers {
         layers: Vec<PathBuf>,
         sub_path: PathBuf,
@@ -98,12 +102,13 @@ pub(crate) enum MountSource {
     },
     DevPts,
     Mqueue,
-    /// The container's own groups: version 1 by controller, version 2 if there are none.
+    /// The container's own cgroups: version 1 by controller, version 2 if the list is empty.
     Cgroups {
         controllers: Vec<String>,
     },
 }
 
+/// Mount propagation of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Propagation {
     Private,
@@ -111,19 +116,21 @@ pub(crate) enum Propagation {
     Bidirectional,
 }
 
+/// A device node to create.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Device {
     pub(crate) target: PathBuf,
-    /// The device to take type, numbers and owner from.
+    /// The host's device whose type, numbers and owner it gets.
     pub(crate) host: PathBuf,
 }
 
+/// The PID namespace of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PidNamespace {
     Own,
     Pod,
     Host,
-    /// That of another container of the pod.
+    /// That of another container of the pod, by its id.
     Target(String),
 }
 
@@ -136,12 +143,13 @@ pub(crate) struct Process {
     pub(crate) user: User,
     pub(crate) capabilities: Capabilities,
     pub(crate) no_new_privileges: bool,
-    /// A file with compiled system call filters.
+    /// File with the compiled seccomp filters.
     pub(crate) seccomp: Option<PathBuf>,
     pub(crate) oom_score_adj: Option<i32>,
     pub(crate) terminal: bool,
 }
 
+/// Capability sets as bit masks.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Capabilities {
     pub(crate) bounding: u64,
@@ -149,13 +157,13 @@ pub(crate) struct Capabilities {
     pub(crate) ambient: u64,
 }
 
-/// Who to be, to be looked up in the container's own files.
+/// The user of a process, to be resolved with the container's own account files.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct User {
-    /// `name`, `uid`, `name:group` or `uid:gid`; empty: root.
+    /// `name`, `uid`, `name:group` or `uid:gid`; empty means root.
     pub(crate) name: String,
     pub(crate) gid: Option<u32>,
     pub(crate) groups: Vec<u32>,
-    /// Do not add the groups that the container's /etc/group names.
+    /// Whether to leave out the groups from the container's /etc/group.
     pub(crate) strict_groups: bool,
 }

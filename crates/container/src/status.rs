@@ -1,7 +1,7 @@
-//! The one place that bounds what a gRPC status says.
+//! Limits the length of gRPC status messages.
 //!
-//! A status travels in a header, and may quote whatever failed: a command of 120 KB, an image's file name. A header
-//! that long ends the whole connection, and with it the calls of every other pod.
+//! A status message is sent in a header, and may quote whatever failed: a command of 120 KB, a file name of an image. A
+//! header of that length closes the whole connection, and with it the calls of every other pod.
 
 use std::{
     convert::Infallible,
@@ -14,10 +14,11 @@ use http_body_util::BodyExt;
 use tonic::{Status, body::Body, server::NamedService};
 use tower_service::Service;
 
-/// The most of a message that is passed on, in bytes.
+/// Maximum length of a message, in bytes.
 const LONGEST: usize = 4 << 10;
 
-/// A message that fits into a header, an event and a pod's status: cut at a character, without control characters.
+/// Limits a message so that it fits into a header, an event and a pod's status: cut at a character boundary, without
+/// control characters.
 pub fn bounded_message(text: &str) -> String {
     let control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     let cut = &text[..text.floor_char_boundary(LONGEST)];
@@ -28,7 +29,7 @@ pub fn bounded_message(text: &str) -> String {
     out
 }
 
-/// The same status with a bounded message. What caused it, if it was made on this side, is kept.
+/// The status with a limited message. Its source, if it has one, is kept.
 pub fn bounded(mut status: Status) -> Status {
     let message = bounded_message(status.message());
     if message == status.message() {
@@ -42,7 +43,7 @@ pub fn bounded(mut status: Status) -> Status {
     status
 }
 
-/// A service whose answers have bounded statuses.
+/// A gRPC service that limits the messages of its statuses.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundedStatus<S>(pub(crate) S);
 
@@ -80,14 +81,14 @@ where
     }
 }
 
-/// Bounds the status of headers or trailers, if there is one that says something.
+/// Limits the status message in headers or trailers, if there is one.
 fn bound(headers: &mut HeaderMap) {
     if !headers.contains_key(Status::GRPC_MESSAGE) {
         return;
     }
     let Some(status) = Status::from_header_map(headers) else { return };
     if bounded(status.clone()).add_header(headers).is_err() {
-        headers.remove(Status::GRPC_MESSAGE); // the code still says what kind it is
+        headers.remove(Status::GRPC_MESSAGE); // the status code remains
     }
 }
 

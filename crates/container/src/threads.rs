@@ -1,26 +1,26 @@
-//! Work that may block for as long as a container or a registry likes: on a file system that hangs, over a tree of
-//! millions of files, for bytes that come one by one. It gets threads of its own. The pool that tokio keeps has few,
-//! and proxy, network and kubelet wait for the same ones.
+//! Threads for work that may block for as long as a container or a registry likes: on a hanging file system, over a
+//! tree of millions of files, on a slow transfer. Tokio's blocking pool is not used for it, because it has few threads,
+//! which proxy, network and kubelet need too.
 
 use std::io;
 
 use tokio::sync::{Semaphore, oneshot};
 
-/// More at a time than a kubelet asks for; what is above waits.
+/// Maximum number of threads, more than a kubelet needs at a time; further work waits.
 const MOST: usize = 512;
 static SLOTS: Semaphore = Semaphore::const_new(MOST);
 
-/// Runs `work` on a thread of its own and waits for what it gives, without holding a thread of the caller's.
+/// Runs `work` on a thread of its own and awaits its result, without blocking a thread of the caller's runtime.
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let slot = SLOTS.acquire().await.map_err(io::Error::other)?;
     let (done, result) = oneshot::channel();
-    // of one type for each answer, or the thread's part would be compiled for each work
+    // boxed, so that the thread's code is compiled once per result type and not once per closure
     let work: Box<dyn FnOnce() -> T + Send> = Box::new(work);
     std::thread::Builder::new().name("container-work".into()).spawn(move || {
         let _slot = slot;
-        let _ = done.send(work()); // who has gone needs no answer
+        let _ = done.send(work()); // fails if the caller has gone away
     })?;
     result.await.map_err(|_| io::Error::other("the work panicked"))
 }

@@ -1,5 +1,5 @@
-//! Whether a pod that was given to this node may run on it: whoever gave it may not have
-//! known what the node has, is, or is short of.
+//! Kubelet admission: decides whether a pod that was bound to this node may run on it. The scheduler, or whoever else
+//! set `spec.nodeName`, may not have known the node's free resources, labels, taints or pressure conditions.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use object::Quantity;
 
 use crate::{eviction::Pressure, sysctl::Allowlist};
 
-/// Why a pod may not run here: a reason and a message, as its status says them.
+/// Why a pod was rejected at admission: the reason and the message for its status.
 pub(crate) type RejectReason = (String, String);
 
-/// What is known of the node while a pod asks to run on it.
+/// The state of the node that a pod is admitted against.
 #[derive(Debug)]
 pub(crate) struct AdmissionContext<'a> {
     pub(crate) node: &'a Node,
-    /// What the node can give, by resource.
+    /// Allocatable resources of the node.
     pub(crate) allocatable: &'a BTreeMap<String, Quantity>,
-    /// The pods that are there already.
+    /// The pods that already run on the node or were admitted to it.
     pub(crate) admitted_pods: &'a [Pod],
     pub(crate) pressure: &'a [Pressure],
     pub(crate) sysctls: &'a Allowlist,
 }
 
-/// What a pod asks of a resource that the node has not.
+/// A resource of which the node has less free than the pod requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InsufficientResource {
     pub(crate) resource: String,
@@ -33,9 +33,9 @@ pub(crate) struct InsufficientResource {
 }
 
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
-/// Pods from here on are the cluster's own.
+/// Pods with this priority or a higher one are system-critical.
 const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
-/// The first thing that stands against the pod.
+/// Runs all admission checks and returns the first failure.
 pub(crate) fn admit(
     pod: &Pod,
     is_static: bool,
@@ -71,7 +71,7 @@ pub(crate) fn admit(
     Ok(())
 }
 
-/// What the node lacks, `pods` first and then by name.
+/// The resources that are insufficient on the node: `pods` first, then the others by name.
 pub(crate) fn insufficient_resources(
     pod: &Pod,
     place: &AdmissionContext<'_>,
@@ -85,7 +85,7 @@ pub(crate) fn insufficient_resources(
         found.push(InsufficientResource { resource, requested: 1, used: there, capacity: room });
     }
     for (resource, amount) in pod.requests() {
-        // what this node never heard of is somebody else's to count
+        // an extended resource that this node does not advertise is not the kubelet's to count
         let known = has(&resource).is_some() || !resource.contains('/');
         if !known || amount.is_zero() {
             continue;
@@ -107,7 +107,7 @@ pub(crate) fn insufficient_resources(
     found
 }
 
-/// Whether the pod must run though the node is short of something.
+/// Whether the pod is critical, so that it is admitted despite node pressure and never evicted.
 pub(crate) fn is_critical(pod: &Pod, is_static: bool) -> bool {
     is_static || pod.spec().priority().is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY)
 }

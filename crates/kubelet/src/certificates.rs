@@ -1,5 +1,6 @@
-//! Certificates of pods: a key is made here, a signer of the cluster certifies it, and both
-//! become files. A certificate is renewed before it expires and stays in use until its successor is issued.
+//! Pod certificates: `podCertificate` sources of projected volumes. The kubelet generates a key, creates a
+//! `PodCertificateRequest` that a signer of the cluster answers, and writes key and certificate chain into the volume.
+//! A certificate is renewed before it expires and stays in use until its successor is issued.
 
 use std::{
     collections::HashMap,
@@ -15,12 +16,12 @@ use client::{Api, Client, Selectors, WatchEvent, WatchStart};
 use object::{Bytes, NamespacedName, ObjectMeta, OwnerReference, Time};
 use tokio::time::timeout;
 
-/// How long a pod that has no certificate yet waits for its signer at a time.
+/// How long one sync of a pod without a certificate waits for the signer.
 const SIGNER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Requests of one moment are renewed within so many seconds, not all at once.
+/// Renewals of certificates that were issued at the same moment are spread over this many seconds.
 const RENEWAL_JITTER_SECONDS: i64 = 300;
 
-/// What a pod shows, as PEM.
+/// Private key and certificate chain of a pod, as PEM.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     pub(crate) key: String,
@@ -28,7 +29,7 @@ pub(crate) struct Credentials {
     refresh_at: i64,
 }
 
-/// Where a certificate goes: the pod's volume, and the place among its sources.
+/// Identifies a certificate: the pod's uid, the volume, and the index of the source in the projected volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CertificateKey {
     pub(crate) pod: String,
@@ -41,18 +42,20 @@ pub(crate) struct CertificateKey {
 pub(crate) struct CertificateRequest<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) source: &'a PodCertificateProjection,
-    /// The node's name and number.
+    /// The node's name and uid.
     pub(crate) node: (&'a str, &'a str),
 }
 
+/// The pod certificates of this node, and the requests for those that are not issued yet.
 #[derive(Debug, Default)]
 pub(crate) struct PodCertificates(Mutex<HashMap<CertificateKey, State>>);
 
+/// State of one certificate slot.
 #[derive(Clone, Default)]
 struct State {
     issued: Option<Credentials>,
     pending: Option<PendingRequest>,
-    /// Why there will be none.
+    /// The signer denied or failed the request: why no certificate will be issued.
     denied: Option<String>,
 }
 
@@ -62,14 +65,14 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// A request under way, and the key that it is for.
+/// A `PodCertificateRequest` that the signer has not answered yet, and the private key it is for.
 #[derive(Clone)]
 struct PendingRequest {
     request: NamespacedName,
     key: String,
 }
 
-/// What has become of a request.
+/// State of a `PodCertificateRequest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RequestState {
     Pending,
@@ -79,7 +82,7 @@ enum RequestState {
 }
 
 impl PodCertificates {
-    /// The certificate for a slot: the one that is there, or a new one.
+    /// Returns the certificate of a slot; requests one if there is none or its renewal is due.
     pub(crate) async fn get(
         &self,
         client: &Client,
@@ -125,6 +128,7 @@ impl PodCertificates {
         }
     }
 
+    /// Drops the certificates of a deleted pod.
     pub(crate) fn forget(&self, uid: &str) {
         self.all().retain(|slot, _| slot.pod != uid);
     }
@@ -173,7 +177,7 @@ impl CertificateRequest<'_> {
     }
 }
 
-/// What a request has come to, after some patience.
+/// Reads the state of a request; while it is pending, watches it for up to `patience`.
 async fn wait_for_request(
     client: &Client,
     key: &NamespacedName,
@@ -189,7 +193,7 @@ async fn wait_for_request(
     if first != RequestState::Pending || patience.is_zero() {
         return Ok(first);
     }
-    // A node may watch what is its own, and must say so.
+    // the node authorizer permits this watch only with a field selector for the node's own objects
     let own = Selectors::fields(format!("metadata.name={},spec.nodeName={node}", key.name));
     let waiting = async {
         let mut watch = api.watch(&own, WatchStart::List).await.map_err(said)?;
@@ -233,7 +237,7 @@ fn request_state(request: &PodCertificateRequest) -> RequestState {
     RequestState::Pending
 }
 
-/// Some seconds that differ from pod to pod.
+/// Number of seconds to delay the renewal by, derived from the pod's uid.
 fn renewal_jitter(uid: &str) -> i64 {
     uid.bytes().fold(0, |sum, byte| (sum * 31 + i64::from(byte)) % RENEWAL_JITTER_SECONDS)
 }

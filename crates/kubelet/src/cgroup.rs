@@ -1,4 +1,4 @@
-//! Shares, quotas and limits, and the groups that pods live in.
+//! CPU shares, CPU quotas and memory limits of containers, and the cgroups of pods.
 
 mod oom;
 pub(crate) mod qos_groups;
@@ -13,7 +13,7 @@ const MIN_SHARES: i64 = 2;
 const MAX_SHARES: i64 = 262_144;
 const MIN_QUOTA: i64 = 1000;
 
-/// What may change of a container while it runs, as the kernel counts it; 0: no limit.
+/// The limits of a container that a resize can change while it runs, in the kernel's units; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContainerLimits {
     pub cpu_shares: i64,
@@ -22,11 +22,12 @@ pub struct ContainerLimits {
 }
 
 impl ContainerLimits {
+    /// The limits that the pod's spec gives to a container.
     pub fn of(pod: &Pod, container: &Container) -> Self {
         resources(pod, container, 1).into()
     }
 
-    /// Whether the container must not live through the change from `old`.
+    /// Whether `resizePolicy` requires a restart of the container for the change from `old`.
     pub fn needs_restart(&self, old: &Self, container: &Container) -> bool {
         let cpu = (self.cpu_shares, self.cpu_quota) != (old.cpu_shares, old.cpu_quota);
         let memory = self.memory != old.memory;
@@ -51,13 +52,13 @@ impl From<LinuxContainerResources> for ContainerLimits {
     }
 }
 
-/// The group of all pods.
+/// Path of the cgroup of all pods.
 fn kubepods(root: &str) -> String {
     let root = root.trim_matches('/');
     if root.is_empty() { "/kubepods".to_owned() } else { format!("/{root}/kubepods") }
 }
 
-/// The group of a pod, as CRI names it: `/kubepods/burstable/podUID`.
+/// Path of a pod's cgroup in CRI's notation, such as `/kubepods/burstable/podUID`.
 pub(crate) fn pod_cgroup_path(root: &str, pod: &Pod) -> String {
     let class = match pod.qos_class() {
         "Guaranteed" => "",
@@ -67,7 +68,7 @@ pub(crate) fn pod_cgroup_path(root: &str, pod: &Pod) -> String {
     format!("{}{class}/pod{}", kubepods(root), pod.metadata().uid())
 }
 
-/// What a container may use.
+/// The CRI resources of a container: CPU shares and quota, memory limit, OOM score.
 pub(crate) fn resources(
     pod: &Pod,
     container: &Container,
@@ -87,8 +88,8 @@ pub(crate) fn resources(
     }
 }
 
-/// Makes the group of a pod, limited to what is said of the pod, or to the sum of its
-/// containers where all are limited; and to so many processes, if that is positive.
+/// Creates the cgroup of a pod. Its limits are those of `spec.resources`, or the sum of the containers' limits where
+/// every container has one; `processes` limits the number of processes if it is positive.
 pub(crate) fn create(path: &str, pod: &Pod, processes: i64) -> std::io::Result<()> {
     let group = Hierarchies::detect()?.group(path)?;
     group.create()?;
@@ -98,8 +99,8 @@ pub(crate) fn create(path: &str, pod: &Pod, processes: i64) -> std::io::Result<(
     })
 }
 
-/// Takes the limits of a pod's group away that its containers could run into while theirs
-/// grow; `create` sets the new ones.
+/// Removes the CPU and memory limits of a pod's cgroup before the limits of its containers are raised; `create` then
+/// sets the new ones.
 pub(crate) fn clear_pod_limits(path: &str) -> std::io::Result<()> {
     let group = Hierarchies::detect()?.group(path)?;
     let none = Some(-1);
@@ -131,14 +132,14 @@ fn pod_limits(pod: &Pod) -> cgroup::Limits {
     }
 }
 
-/// The uids of pods that have a group.
+/// The uids of all pods that have a cgroup.
 pub(crate) fn pods(root: &str) -> std::io::Result<Vec<String>> {
     let found = Hierarchies::detect()?.below(&kubepods(root), |name| name.starts_with("pod"))?;
     let uid = |path: &String| path.rsplit('/').next()?.strip_prefix("pod").map(str::to_owned);
     Ok(found.iter().filter_map(uid).collect())
 }
 
-/// Ends and removes the group of a pod, wherever its class put it.
+/// Kills all processes in the cgroup of a pod and removes it, whichever QoS class the pod has.
 pub(crate) fn remove(root: &str, uid: &str) {
     let Ok(hierarchies) = Hierarchies::detect() else { return };
     for class in ["", "/burstable", "/besteffort"] {

@@ -1,4 +1,4 @@
-//! All a kubelet must know, gathered once.
+//! Configuration of the kubelet.
 
 use std::{
     collections::BTreeMap,
@@ -16,85 +16,86 @@ use crate::{
     sysctl::Allowlist,
 };
 
-/// Where the certificate of the kubelet's port comes from.
+/// Where the serving certificate of the kubelet's port comes from.
 #[derive(Clone, Debug)]
 pub enum Serving {
-    /// Files; read again while the kubelet runs.
+    /// From files, which are reloaded while the kubelet runs.
     Files { certificate: PathBuf, key: PathBuf },
-    /// Signed here by an authority whose files these are, and again before it ends.
+    /// Signed by this CA, whose certificate and key are in these files; renewed before it expires.
     Authority { certificate: PathBuf, key: PathBuf },
 }
 
+/// Configuration of the kubelet, gathered once at start.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct Config {
     pub node_name: String,
-    /// The first is the node's address; empty: found by the machine's routes.
+    /// Node IPs; the first is the primary one. Empty: detected from the host's routes.
     pub node_ips: Vec<IpAddr>,
-    /// The runtime's socket: ours, or another's (`--container-runtime-endpoint`).
+    /// CRI socket of the container runtime: ours or another one (`--container-runtime-endpoint`).
     pub runtime_socket: PathBuf,
-    /// Pods' volumes and files.
+    /// Directory of the pods' volumes and files.
     pub root_dir: PathBuf,
-    /// What containers write, a folder per pod. Where it is called `pods`, collectors find links in the folder
-    /// `containers` beside it.
+    /// Directory of the container logs, with a subdirectory per pod. If it is called `pods`, symlinks for log
+    /// collectors are kept in the directory `containers` beside it.
     pub pod_logs_dir: PathBuf,
-    /// What `/logs/` of the kubelet's port shows.
+    /// Directory that `/logs/` on the kubelet's port serves.
     pub node_logs: PathBuf,
     /// `--pod-manifest-path`.
     pub static_pod_path: Option<PathBuf>,
     /// `--manifest-url`; plain HTTP.
     pub manifest_url: Option<String>,
-    /// Empty: what the API server gives to the node.
+    /// Empty: `spec.podCIDR` of the Node object is used.
     pub pod_cidr: String,
     pub cluster_dns: Vec<IpAddr>,
     pub cluster_domain: String,
-    /// What pods with `dnsPolicy: Default` resolve by.
+    /// The resolv.conf of pods with `dnsPolicy: Default`.
     pub resolv_conf: PathBuf,
-    /// The group above `kubepods`; empty: the hierarchies' root.
+    /// Parent cgroup of `kubepods`; empty: the root of the hierarchies.
     pub cgroup_root: String,
-    /// What of the machine Kubernetes itself needs, and what others need.
+    /// Resources reserved for Kubernetes' own components, and for other processes of the host.
     pub kube_reserved: Reserved,
     pub system_reserved: Reserved,
-    /// Whether pods together are kept from what is reserved.
+    /// Whether the `kubepods` cgroup is limited to what is not reserved.
     pub enforce_pods: bool,
-    /// Groups that are kept to what is reserved for them.
+    /// Cgroups that are limited to what is reserved for them.
     pub reserved_groups: Vec<ReservedGroup>,
-    /// The most processes of a pod; not positive: as many as all pods may have.
+    /// Maximum number of processes of a pod; not positive: only the limit of all pods applies.
     pub pod_max_pids: i64,
-    /// What the kubelet's port shows. Absent: made and signed by the kubelet itself.
+    /// Serving certificate of the kubelet's port. `None`: issued by a CA that the kubelet creates itself.
     pub serving_cert: Option<Serving>,
-    /// Whose client certificates are believed.
+    /// CA of client certificates.
     pub client_ca: Option<pki::ClientCaVerifier>,
-    /// Where the kubelet's port is; unspecified: on all of the node's addresses.
+    /// Address that the kubelet listens on; unspecified: all addresses of the node.
     pub address: IpAddr,
-    /// 0: any that is free.
+    /// 0: any free port.
     pub port: u16,
-    /// Whether another free port is taken where somebody else has this one: several clusters may share a machine.
+    /// Whether the kubelet takes another free port if this one is in use, because several clusters share a host.
     pub port_may_differ: bool,
     pub max_pods: u32,
     pub labels: BTreeMap<String, String>,
     /// As in `spec.taints` of a Node.
     pub taints: Vec<Value>,
-    /// Whether to make the Node.
+    /// Whether the kubelet creates its Node object.
     pub register_node: bool,
-    /// Without any API server: static pods only.
+    /// Without an API server: runs static pods only.
     pub standalone: bool,
-    /// When pods must go for want of something.
+    /// Eviction thresholds and grace periods.
     pub eviction: eviction::EvictionConfig,
     pub image_gc: image_gc::ImageGcPolicy,
     pub log_limits: rotate::LogRotationPolicy,
-    /// The kernel settings that pods may have.
+    /// Sysctls that pods may set.
     pub sysctls: Allowlist,
-    /// Whether containers without a seccomp profile get the runtime's instead of none.
+    /// Whether containers without a seccomp profile get the runtime's default profile instead of none.
     pub seccomp_default: bool,
-    /// How long a stream into a container may carry nothing before it is closed; zero: for ever.
+    /// Idle timeout of exec, attach and port-forward streams; zero: none.
     pub streaming_idle: Duration,
-    /// What `nodeInfo.kubeletVersion` says.
+    /// Reported as `nodeInfo.kubeletVersion`.
     pub version: String,
 }
 
 impl Config {
-    /// A node with the usual settings.
+    /// A node with default settings.
     pub fn new(node_name: &str, runtime_socket: impl Into<PathBuf>) -> Self {
         Self {
             node_name: node_name.into(),
@@ -136,8 +137,8 @@ impl Config {
         }
     }
 
-    /// For a machine that does other work too: how full its disk is is its own affair, as
-    /// long as something is left.
+    /// Relaxes the disk thresholds for a host that also does other work: how full its disk is does not matter as long
+    /// as some space is left.
     #[must_use]
     pub fn with_relaxed_thresholds(self) -> Self {
         let eviction = eviction::EvictionConfig::new(eviction::RELAXED_HARD_THRESHOLDS)
@@ -146,6 +147,7 @@ impl Config {
         Self { eviction, image_gc, ..self }
     }
 
+    /// The primary IP address of the node.
     pub fn node_ip(&self) -> IpAddr {
         self.node_ips.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into())
     }

@@ -1,4 +1,4 @@
-//! Names: what pods are called, whom they ask, and the hosts they know by heart.
+//! DNS settings of pods: resolv.conf, host name and `/etc/hosts`.
 
 use api::core::Pod;
 
@@ -8,6 +8,7 @@ const MOST_SERVERS: usize = 3;
 const MOST_SEARCHES: usize = 32;
 const LONGEST_NAME: usize = 63;
 
+/// The contents of a `resolv.conf`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvConf {
     pub servers: Vec<String>,
@@ -15,7 +16,7 @@ pub struct ResolvConf {
     pub options: Vec<String>,
 }
 
-/// How a pod resolves names, by its policy.
+/// The resolv.conf of a pod, according to its `dnsPolicy` and `dnsConfig`.
 pub fn config(config: &Config, pod: &Pod) -> Result<ResolvConf, String> {
     let spec = pod.spec();
     let host = || parse(&std::fs::read_to_string(&config.resolv_conf).unwrap_or_default());
@@ -44,7 +45,7 @@ pub fn config(config: &Config, pod: &Pod) -> Result<ResolvConf, String> {
     Ok(resolver)
 }
 
-/// The name that a pod's processes see.
+/// The host name that the processes of a pod see.
 pub fn hostname(config: &Config, pod: &Pod) -> String {
     let spec = pod.spec();
     let name = match override_of(pod) {
@@ -61,7 +62,7 @@ pub fn hostname(config: &Config, pod: &Pod) -> String {
     }
 }
 
-/// What `/etc/hosts` of a pod's containers holds.
+/// The contents of `/etc/hosts` of a pod's containers.
 pub fn etc_hosts(config: &Config, pod: &Pod, ips: &[String]) -> String {
     let mut out = if pod.spec().host_network() {
         let machine = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
@@ -95,12 +96,12 @@ pub fn etc_hosts(config: &Config, pod: &Pod, ips: &[String]) -> String {
     out
 }
 
-/// The name that a pod has whatever else it says of its name.
+/// `spec.hostnameOverride`, which takes precedence over every other host name.
 fn override_of(pod: &Pod) -> Option<&str> {
     pod.spec().hostname_override().filter(|name| !name.is_empty())
 }
 
-/// The domain of a pod's name; a name that overrides others stands alone.
+/// The domain of a pod's FQDN; a pod with `hostnameOverride` has none.
 fn domain(config: &Config, pod: &Pod) -> Option<String> {
     let (spec, namespace) = (pod.spec(), pod.metadata().namespace());
     (!spec.subdomain().is_empty() && override_of(pod).is_none())

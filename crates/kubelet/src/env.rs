@@ -1,4 +1,4 @@
-//! What containers find in their environment.
+//! Environment variables of containers.
 
 pub(crate) mod file;
 
@@ -7,37 +7,37 @@ use std::collections::{BTreeMap, HashMap};
 use api::core::{Container, EnvVar, ObjectFieldSelector, Pod, ResourceFieldSelector, Service};
 use object::{Quantity, quote::quote};
 
-/// The longest text that references may expand to: the kernel passes no longer one to a program. Without a limit,
-/// variables that each name the one before twice fill the node's memory.
+/// Maximum length of an expanded value: the kernel passes no longer argument to a program. Without a limit, variables
+/// that each reference the previous one twice would exhaust the node's memory.
 const LONGEST: usize = 128 << 10;
-/// The longest list of texts, for the same reason.
+/// Maximum total length of an environment or argument list, for the same reason.
 const LONGEST_LIST: usize = 2 << 20;
 
-/// Values that variables are taken from, read before.
+/// The values that environment variables refer to, read beforehand.
 #[derive(Clone, Debug, Default)]
 pub struct EnvSources {
-    /// By name, then by key. `None`: there is no such object.
+    /// By name, then by key. `None`: the object does not exist.
     pub config_maps: BTreeMap<String, Option<BTreeMap<String, Vec<u8>>>>,
     pub secrets: BTreeMap<String, Option<BTreeMap<String, Vec<u8>>>>,
-    /// Env files by volume and path. `None`: there is no such file.
+    /// Env files by volume and path. `None`: the file does not exist.
     pub files: BTreeMap<(String, String), Option<EnvFile>>,
-    /// What services say of themselves.
+    /// The environment variables of services, see `service_env`.
     pub services: BTreeMap<String, String>,
     pub pod_ips: Vec<String>,
     pub host_ips: Vec<String>,
-    /// What the node can give, where a container has no limit: cpu, memory.
+    /// Allocatable cpu and memory of the node: the value of `limits.*` where a container has no limit.
     pub allocatable: BTreeMap<String, Quantity>,
 }
 
 /// A file of variables that another container of the pod wrote into an `emptyDir` volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvFile {
-    /// Where it is on the host; for messages.
+    /// Path on the host, for error messages.
     pub path: String,
     pub content: Vec<u8>,
 }
 
-/// The variables of a container, in order; or why they cannot be made.
+/// The environment of a container, in order; or why it cannot be built.
 pub fn env(
     pod: &Pod,
     container: &Container,
@@ -88,7 +88,7 @@ pub fn env(
     Ok(vars.list)
 }
 
-/// Expands each word of a command.
+/// Expands the variable references in every word of a command.
 pub fn expand_all<'a, 'b>(
     words: impl Iterator<Item = &'b str>,
     known: impl Fn(&str) -> Option<&'a str>,
@@ -106,12 +106,12 @@ fn too_long(limit: usize) -> String {
     format!("longer than {limit} bytes after its references are expanded")
 }
 
-/// Replaces `$(NAME)`; what is not known stays as it is, `$$` is a dollar.
+/// Expands `$(NAME)` references. Unknown references stay as they are; `$$` is an escaped dollar sign.
 pub fn expand<'a>(text: &str, known: impl Fn(&str) -> Option<&'a str>) -> Result<String, String> {
     let limit = LONGEST.max(text.len());
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    let last_end = text.rfind(')').map_or(0, |at| text.len() - at); // counted from the end
+    let last_end = text.rfind(')').map_or(0, |at| text.len() - at); // distance from the end
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         let after = &rest[at + 1..];
@@ -142,7 +142,7 @@ pub fn expand<'a>(text: &str, known: impl Fn(&str) -> Option<&'a str>) -> Result
     Ok(out)
 }
 
-/// A field of the pod as text.
+/// The value of a `fieldRef`: a field of the pod as text.
 pub fn field_ref_value(
     pod: &Pod,
     selector: &ObjectFieldSelector,
@@ -178,7 +178,7 @@ pub fn field_ref_value(
     })
 }
 
-/// A request or limit of a container, in units of the divisor.
+/// The value of a `resourceFieldRef`: a request or limit of a container, divided by the divisor and rounded up.
 pub fn resource_field_value(
     pod: &Pod,
     own: Option<&Container>,
@@ -212,7 +212,8 @@ pub fn resource_field_value(
     Ok((amount.saturating_add(divisor.saturating_sub(1)).div_euclid(divisor)).to_string())
 }
 
-/// What containers learn of services: as links of old, by name and port.
+/// The environment variables that describe services: `NAME_SERVICE_HOST`, `NAME_SERVICE_PORT` and the Docker-link style
+/// ones.
 pub fn service_env<'a>(all: impl Iterator<Item = &'a Service>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for service in all {
@@ -293,7 +294,7 @@ fn value_from(
 #[derive(Default)]
 struct Vars {
     list: Vec<(String, String)>,
-    /// Where each is in the list.
+    /// Index in `list`, by name.
     places: HashMap<String, usize>,
     length: usize,
 }

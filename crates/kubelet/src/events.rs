@@ -1,4 +1,5 @@
-//! What happens to containers, heard from the runtime; where it does not tell, it is asked.
+//! Container events from the runtime. A runtime that does not implement CRI's `GetContainerEvents` is polled instead
+//! (relist).
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +16,7 @@ use crate::{KubeletContext, runtime::labels};
 const RELIST_PERIOD: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Wakes the workers of pods to which something happens.
+/// Starts the task that wakes the worker of a pod when one of its containers changes.
 pub(crate) fn start(host: &Arc<KubeletContext>) {
     let host = host.clone();
     let cx = host.cx.clone();
@@ -29,7 +30,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
                     return relist(&host).await;
                 }
                 sleep(RETRY).await;
-                host.pods.wake_all(); // something may have been missed
+                host.pods.wake_all(); // events may have been missed
             }
         }
     });

@@ -1,5 +1,4 @@
-//! Images that nobody uses, removed when the disk fills: those first that were unused for
-//! the longest time.
+//! Image garbage collection: deletes unused images when the disk fills up, least recently used first.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,25 +13,26 @@ use tracing::{info, warn};
 
 use crate::{KubeletContext, node::machine};
 
-/// When images go.
+/// When images are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageGcPolicy {
-    /// Hundredths of the disk in use from which on images go; 100: never.
+    /// Disk usage in percent from which on images are deleted; 100: never.
     pub high_threshold_percent: u8,
-    /// Down to which they go.
+    /// Disk usage in percent down to which images are deleted.
     pub low_threshold_percent: u8,
-    /// Seconds for which an image stays whatever the disk says.
+    /// Seconds for which a new image is kept however full the disk is.
     pub min_age: i64,
 }
 
 const LOOK: Duration = Duration::from_mins(5);
 
-/// Since when images are here, and when each was last seen in use.
+/// When each image was first detected and last used.
 #[derive(Debug, Default)]
 pub(crate) struct ImageRecords {
     known: Mutex<HashMap<String, Record>>,
 }
 
+/// When an image was first detected and last used, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     first_detected: i64,
@@ -46,7 +46,7 @@ impl Default for ImageGcPolicy {
 }
 
 impl ImageGcPolicy {
-    /// Bytes that must go from a disk of this size.
+    /// Number of bytes to free on a disk of this size; `None` if usage is below the high threshold.
     pub fn bytes_to_free(self, size: i64, left: i64) -> Option<i64> {
         let left_part = i128::from(left) * 100 / i128::from(size.max(1));
         let used = 100 - i64::try_from(left_part).unwrap_or(100);
@@ -76,7 +76,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
     });
 }
 
-/// Removes every image that nobody uses, to win space for pods.
+/// Deletes every unused image, to reclaim disk space before pods are evicted.
 pub(crate) async fn delete_unused_images(host: &Arc<KubeletContext>) {
     if let Err(why) = free(host, i64::MAX).await {
         warn!(why, "images cannot be removed");
@@ -86,7 +86,7 @@ pub(crate) async fn delete_unused_images(host: &Arc<KubeletContext>) {
 async fn garbage_collect(host: &Arc<KubeletContext>) -> Result<(), String> {
     let (size, left) = machine::disk(&host.image_folder().await);
     let Some(wanted) = host.config.image_gc.bytes_to_free(size, left) else {
-        observe(host).await?; // the age of images counts from when they were first seen
+        observe(host).await?; // records when new images are first detected
         return Ok(());
     };
     let freed = free(host, wanted).await?;
@@ -119,7 +119,7 @@ async fn free(host: &Arc<KubeletContext>, wanted: i64) -> Result<i64, String> {
     Ok(freed)
 }
 
-/// Asks for all images, and which of them containers use.
+/// Lists all images and those that containers use, and updates the records.
 async fn observe(host: &Arc<KubeletContext>) -> Result<(Vec<Image>, HashSet<String>), String> {
     let wrong = |error: tonic::Status| error.message().to_owned();
     let images = host.runtime.images().await.map_err(wrong)?;
@@ -145,7 +145,7 @@ async fn observe(host: &Arc<KubeletContext>) -> Result<(Vec<Image>, HashSet<Stri
     Ok((images, used))
 }
 
-/// The images that may go, in the order they do.
+/// The images that may be deleted, in the order of deletion.
 fn eviction_order<'a>(
     images: &'a [Image],
     used: &HashSet<String>,

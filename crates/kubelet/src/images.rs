@@ -1,4 +1,4 @@
-//! Images: present, pulled, or a reason why not.
+//! Image pulls of containers, by `imagePullPolicy`.
 
 use api::core::Pod;
 use container::cri::{AuthConfig, Image, PodSandboxConfig};
@@ -7,10 +7,10 @@ use runtime::EventType;
 
 use crate::{KubeletContext, objects::Data};
 
-/// Why a container cannot start: reason and message.
+/// Why a container is waiting: reason and message.
 pub(crate) type WaitingReason = (String, String);
 
-/// An image, and for which container it is.
+/// An image, its pull policy, and the container that needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ImageRequest<'a> {
     pub(crate) container: &'a str,
@@ -18,7 +18,7 @@ pub(crate) struct ImageRequest<'a> {
     pub(crate) policy: &'a str,
 }
 
-/// An image, pulled if its policy says so.
+/// Returns the image of a container; pulls it first if its `imagePullPolicy` requires that.
 pub(crate) async fn ensure_image_exists(
     host: &KubeletContext,
     pod: &Pod,
@@ -87,7 +87,7 @@ pub(crate) async fn ensure_image_exists(
     Ok(pulled)
 }
 
-/// Credentials of the pod's pull secrets that fit the image.
+/// Credentials for the image from the pod's `imagePullSecrets`.
 async fn auths(host: &KubeletContext, pod: &Pod, image: &str) -> Vec<AuthConfig> {
     let mut found = Vec::new();
     for secret in pod.spec().image_pull_secrets().iter() {

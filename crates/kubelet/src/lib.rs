@@ -1,8 +1,7 @@
-//! The kubelet: makes what the API says of this node's pods true, and says what became of
-//! them.
+//! The kubelet: runs the pods that the API server binds to this node, and reports their status.
 //!
 //! ```text
-//!  source::{api, file, url} ─► Pods: a worker each ── look ─► plan ─► steps ─► CRI, volume
+//!  source::{api, file, url} ─► Pods: a worker each ─observe─► plan ─► steps ─► CRI, volume
 //!                            ▲                             │
 //!  events (CRI), probes ─────┘                             └─► Statuses ─► API
 //!  node: registration, status, lease      server: logs, exec, metrics
@@ -75,6 +74,7 @@ pub use self::{
     server::serving_leaf,
 };
 
+/// Why the kubelet cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the container runtime at {socket} does not answer: {why}")]
@@ -87,7 +87,7 @@ pub enum Error {
     Pki(#[from] pki::Error),
 }
 
-/// A running kubelet. It stops with its context.
+/// A running kubelet. It stops when its context is stopped.
 #[derive(Debug)]
 pub struct Kubelet {
     pub address: SocketAddr,
@@ -95,16 +95,16 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Ends all pods of this node: preStop hooks, SIGTERM, grace periods, all pods in parallel.
-    /// Their records and API objects stay, and no container starts again before the next start
-    /// of the kubelet. Returns at once; the runtime shows how far it is.
+    /// Terminates all pods of this node in parallel, with preStop hooks, SIGTERM and grace periods. Their records and
+    /// API objects stay, and no container starts again before the kubelet is restarted. Returns at once; the runtime
+    /// shows the progress.
     pub fn end_pods(&self) {
         self.host.halting.store(true, Ordering::SeqCst);
         self.host.pods.wake_all();
     }
 }
 
-/// What all parts share.
+/// State that all components of the kubelet share.
 #[derive(Debug)]
 pub(crate) struct KubeletContext {
     pub(crate) cx: Context,
@@ -114,36 +114,36 @@ pub(crate) struct KubeletContext {
     pub(crate) api_reader: objects::ApiReader,
     pub(crate) pods: PodWorkers,
     pub(crate) statuses: StatusManager,
-    /// Of this node; absent: there is no API.
+    /// The pods of this node; `None` without an API server.
     pub(crate) api_pods: Option<CachedApi<Pod>>,
     services: Option<Arc<Cache<Service>>>,
     nodes: Option<Arc<Cache<Node>>>,
     recorder: Option<EventRecorder>,
-    /// Something happened to static pods or their images in the API.
+    /// Notified when static pods or their mirror pods change.
     pub(crate) mirror_pods_changed: Notify,
     sources_ready: watch::Sender<bool>,
-    /// The node's object has changed, or has to.
+    /// Notified when the Node object has changed, or its status must be updated.
     node_changed: Notify,
     pub(crate) images: image_gc::ImageRecords,
-    /// What probes have answered so far.
+    /// Probe results, counted for `/metrics/probes`.
     pub(crate) probe_metrics: Arc<ProbeMetrics>,
     pub(crate) pod_files: volumes::PodFiles,
     pub(crate) log_readers: container::streaming::Seats,
     pub(crate) counters: Counters,
-    /// What the node is short of.
+    /// Current pressure conditions of the node.
     pressure: Mutex<Vec<Pressure>>,
     image_folder: OnceCell<PathBuf>,
-    /// What the kubelet listens on.
+    /// The port that the kubelet listens on.
     pub(crate) port: OnceLock<u16>,
     pub(crate) tiers: Tiers,
-    /// The node goes down: pods end and none starts.
+    /// The node is shutting down: pods are terminated and no container starts.
     halting: AtomicBool,
 }
 
-/// How long the runtime may take to come up.
+/// How long to wait at start for the runtime to become available.
 const RUNTIME_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Starts all parts. The context's client is the node's own identity.
+/// Starts the kubelet. The context's client authenticates as the node.
 pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
     config.manifest_url.as_deref().map(source::url::check).transpose()?;
     let runtime = connect(&config).await?;
@@ -151,7 +151,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         config.node_ips.extend(node::machine::address());
     }
     let pods = config.root_dir.join("pods");
-    // other users of the machine have no business with what pods read and write
+    // other users of the host must not read the pods' volumes
     std::fs::create_dir_all(&pods)
         .and_then(|()| std::fs::set_permissions(&pods, std::fs::Permissions::from_mode(0o750)))
         .map_err(|error| Error::Io { what: config.root_dir.display().to_string(), error })?;
@@ -247,7 +247,7 @@ impl KubeletContext {
         SystemClock.now()
     }
 
-    /// Nanoseconds since 1970, as the runtime counts.
+    /// Nanoseconds since 1970, the unit of CRI timestamps.
     #[expect(clippy::unused_self, reason = "the clock is the host's")]
     pub(crate) fn nanos(&self) -> i64 {
         SystemClock.now_micros() * 1000
@@ -257,7 +257,7 @@ impl KubeletContext {
         self.config.node_ips.iter().map(ToString::to_string).collect()
     }
 
-    /// What pods can have of the machine.
+    /// Allocatable resources of the node: capacity minus reservations and hard eviction thresholds.
     pub(crate) fn allocatable(&self) -> Allocatable {
         let whole = self.machine.resources().into_iter();
         let settings = &self.config.eviction;
@@ -271,7 +271,7 @@ impl KubeletContext {
             .collect()
     }
 
-    /// Whether a pod may run here, beside these.
+    /// Runs kubelet admission for a pod, beside the pods in `others`.
     pub(crate) fn admit(&self, pod: &Pod, is_static: bool, others: &[Pod]) -> Result<(), Failure> {
         let pressure = self.pressure();
         let admitted = self.with_admission_context(others, &pressure, |place| {
@@ -285,7 +285,7 @@ impl KubeletContext {
         })
     }
 
-    /// Whether a pod may have other amounts than it has, beside these.
+    /// Whether the resized pod fits on the node, beside the pods in `others`.
     pub(crate) fn check_resize(
         &self,
         pod: &Pod,
@@ -294,7 +294,8 @@ impl KubeletContext {
         self.with_admission_context(others, &[], |place| resize::check_fit(pod, place))
     }
 
-    /// What is known of the node, though the API may not know it yet.
+    /// Calls `judge` with the state of the node. Uses the kubelet's own data while the API server has no Node object
+    /// yet.
     fn with_admission_context<T>(
         &self,
         others: &[Pod],
@@ -318,7 +319,7 @@ impl KubeletContext {
         self.pressure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The node is short of these; the API hears of a change at once.
+    /// Sets the pressure conditions; a change updates the node status at once.
     pub(crate) fn set_pressure(&self, now: &[Pressure]) {
         let mut known = self.pressure.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != now {
@@ -327,7 +328,8 @@ impl KubeletContext {
         }
     }
 
-    /// Where images are; with the kubelet's own files as long as the runtime does not say.
+    /// The directory of the runtime's images. Falls back to the kubelet's root directory while the runtime does not
+    /// report it.
     pub(crate) async fn image_folder(&self) -> PathBuf {
         let asked = self.image_folder.get_or_try_init(|| async {
             let told = self.runtime.image_folder().await?;
@@ -355,12 +357,13 @@ impl KubeletContext {
         self.nodes.is_some().then_some(&self.node_changed)
     }
 
-    /// Whether files and URLs have been read once.
+    /// Whether static pod files and URLs have been read once.
     pub(crate) fn sources_read(&self) -> watch::Receiver<bool> {
         self.sources_ready.subscribe()
     }
 
-    /// What the pod's containers learn of services.
+    /// The environment variables of services for the pod's containers; with `enableServiceLinks: false` only those of
+    /// `kubernetes`.
     pub(crate) fn service_links(&self, pod: &Pod) -> BTreeMap<String, String> {
         let Some(services) = &self.services else { return BTreeMap::new() };
         let all = services.all();
@@ -373,7 +376,7 @@ impl KubeletContext {
         }))
     }
 
-    /// Whether the API still has the pod, and nobody has deleted it; what cannot be found out counts as yes.
+    /// Whether the pod still exists in the API server and is not terminating; true if that cannot be determined.
     pub(crate) async fn is_wanted(&self, pod: &Pod) -> bool {
         if self.api_pods.is_none() {
             return true;
@@ -416,7 +419,7 @@ impl KubeletContext {
         recorder.record(about, severity, reason, message);
     }
 
-    /// Removes what is left of a pod: volumes, logs, groups.
+    /// Removes the volumes, cgroup and logs of a pod.
     pub(crate) async fn clean_up_pod(&self, pod: &Pod) -> Result<(), String> {
         let meta = pod.metadata();
         let (uid, group) = (meta.uid().to_owned(), self.config.cgroup_root.clone());
@@ -431,7 +434,7 @@ impl KubeletContext {
     }
 }
 
-/// Work with files, away from the threads that answer: how long it takes is up to containers.
+/// Runs blocking file operations on a thread of the blocking pool: containers can make them take arbitrarily long.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {

@@ -1,4 +1,5 @@
-//! What pods read from the API: config maps, secrets, tokens, claims.
+//! API objects that pods refer to: ConfigMaps, Secrets, service account tokens, certificates, trust bundles, claims and
+//! runtime classes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -18,21 +19,22 @@ use crate::certificates::{CertificateKey, CertificateRequest, Credentials, PodCe
 
 pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 
-/// Tokens are renewed when this part of their life is over.
+/// Percentage of a token's lifetime after which it is renewed.
 const RENEW_PERCENT: i64 = 80;
 
+/// Reads the API objects that pods refer to, and caches tokens and certificates.
 #[derive(Debug)]
 pub(crate) struct ApiReader {
-    /// Absent: there is no API.
+    /// `None` without an API server.
     client: Option<Client>,
     tokens: Mutex<Tokens>,
     certificates: PodCertificates,
 }
 
-/// By pod, volume and path: the token, and when to ask for another.
+/// Token and renewal time, by pod uid, volume and path.
 type Tokens = HashMap<(String, String, String), (String, i64)>;
 
-/// What a pod wants a token for.
+/// A `serviceAccountToken` source of a projected volume.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenProjection<'a> {
     pub(crate) volume: &'a str,
@@ -46,7 +48,7 @@ impl ApiReader {
         Self { client, tokens: Mutex::default(), certificates: PodCertificates::default() }
     }
 
-    /// `None`: there is no such config map.
+    /// The data of a ConfigMap; `None` if it does not exist.
     pub(crate) async fn config_map(
         &self,
         namespace: &str,
@@ -68,7 +70,7 @@ impl ApiReader {
         Ok(missing(found)?.map(|secret| binary(&secret.tree()["data"]).collect()))
     }
 
-    /// A token for the pod's service account, bound to the pod.
+    /// A token of the pod's service account, bound to the pod; cached until its renewal is due.
     pub(crate) async fn token(
         &self,
         pod: &Pod,
@@ -119,7 +121,7 @@ impl ApiReader {
         Ok(token)
     }
 
-    /// The pod's certificate and key for a slot.
+    /// The pod's certificate and private key for a `podCertificate` source.
     pub(crate) async fn certificate(
         &self,
         slot: &CertificateKey,
@@ -129,7 +131,7 @@ impl ApiReader {
         self.certificates.get(self.client()?, slot, request, now).await
     }
 
-    /// Certificates of authorities: of one bundle, or of all that a signer has with these labels.
+    /// CA certificates as PEM: of one ClusterTrustBundle, or of all bundles of a signer that match the label selector.
     pub(crate) async fn trust_bundle(
         &self,
         source: &ClusterTrustBundleProjection,
@@ -163,6 +165,7 @@ impl ApiReader {
         pki::dedup_certificates(pem.as_bytes()).map_err(|error| error.to_string())
     }
 
+    /// Drops the cached tokens and certificates of a deleted pod.
     pub(crate) fn forget(&self, uid: &str) {
         self.certificates.forget(uid);
         self.tokens
@@ -171,7 +174,7 @@ impl ApiReader {
             .retain(|(pod, ..), _| pod != uid);
     }
 
-    /// The persistent volume that a claim is bound to.
+    /// The PersistentVolume that a claim is bound to.
     pub(crate) async fn bound_volume(
         &self,
         namespace: &str,
@@ -190,7 +193,7 @@ impl ApiReader {
         missing(volume)?.ok_or_else(|| format!("persistentvolume \"{name}\" not found"))
     }
 
-    /// What the runtime knows the pods of this class by.
+    /// The CRI runtime handler of a RuntimeClass.
     pub(crate) async fn runtime_handler(&self, class: &str) -> Result<String, String> {
         let found =
             Api::<RuntimeClass>::new(self.client()?).get(&NamespacedName::new("", class)).await;

@@ -1,5 +1,5 @@
-//! Pods that run without anybody wanting them: those of an earlier kubelet, which are kept until
-//! every source has been read, and what is left of pods that were deleted while they started.
+//! Orphaned pods: pods in the runtime that no pod source has. Pods of an earlier kubelet are kept until every source
+//! has been read. Leftovers of pods that were deleted while they started are removed periodically.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,12 +16,12 @@ use tracing::{info, warn};
 
 use crate::{KubeletContext, blocking, cgroup, runtime::labels, source};
 
-/// How often leftovers are looked for.
+/// How often orphans are searched for.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Seconds that the containers of a pod get that is no more.
+/// Grace period, in seconds, of the containers of an orphaned pod.
 const GRACE: i64 = 30;
 
-/// Adopts what runs; once all sources are known, ends what they lack.
+/// Adopts the pods that run; once all sources are read, terminates those that no source has.
 pub(crate) async fn adopt(host: &Arc<KubeletContext>) {
     for (uid, _) in pods_in_runtime(host).await {
         if let Some(pod) = source::api::read_checkpoint(host, &uid)
@@ -49,7 +49,7 @@ pub(crate) async fn adopt(host: &Arc<KubeletContext>) {
     });
 }
 
-/// Ends the pods that went while no kubelet watched. What else is left, `collect` finds.
+/// Terminates pods that were deleted while the kubelet was not running. `collect` finds other leftovers.
 fn clean_up_orphans(host: &Arc<KubeletContext>) {
     let wanted = |uid: &str| match &host.api_pods {
         Some(pods) => pods.all().iter().any(|pod| pod.metadata().uid() == uid),
@@ -64,10 +64,10 @@ fn clean_up_orphans(host: &Arc<KubeletContext>) {
     }
 }
 
-/// Removes leftovers as long as the kubelet runs. A sandbox can appear after its pod was deleted
-/// and all of it removed: the runtime was still making it.
+/// Removes orphans as long as the kubelet runs. A sandbox can appear after its pod was deleted and cleaned up, because
+/// the runtime was still creating it.
 async fn keep_collecting(host: &Arc<KubeletContext>) {
-    // after a start, nothing that is found now is still being made
+    // right after the start, nothing that is found is still being created
     let mut suspects: BTreeSet<String> = leftovers(host).await.into_keys().collect();
     loop {
         suspects = collect(host, &suspects).await;
@@ -75,21 +75,22 @@ async fn keep_collecting(host: &Arc<KubeletContext>) {
     }
 }
 
-/// Ends and removes what belongs to no pod now and did not before. Gives what belongs to none.
+/// Terminates and removes the pods without a worker that were also found in the previous pass (`suspects`). Returns the
+/// new ones.
 async fn collect(host: &Arc<KubeletContext>, suspects: &BTreeSet<String>) -> BTreeSet<String> {
     let found = leftovers(host).await;
     let (orphans, fresh): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(uid, _)| suspects.contains(uid));
     for (uid, pod) in orphans {
         info!(uid, "removing what is left of a pod that is no more");
-        // a worker of its own: nothing else is done with this pod meanwhile
+        // a pod worker of its own does the removal, so that nothing else acts on this pod meanwhile
         host.pods.update_pod(host, pod, Some(GRACE), true);
     }
     fresh.into_iter().map(|(uid, _)| uid).collect()
 }
 
-/// What the runtime, the disk and the kernel have of pods without a worker. Workers are looked
-/// at last: a pod has one before anything of it is made.
+/// Pods without a worker of which the runtime has sandboxes, the disk has directories or the kernel has cgroups. The
+/// workers are read last, because a pod gets its worker before anything is created for it.
 async fn leftovers(host: &Arc<KubeletContext>) -> HashMap<String, Pod> {
     let mut found = pods_in_runtime(host).await;
     let (pods, root) = (host.config.root_dir.join("pods"), host.config.cgroup_root.clone());
@@ -115,7 +116,7 @@ fn folder_names(folder: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// The pods of which the runtime has sandboxes, as far as labels tell.
+/// The pods of which the runtime has sandboxes, as far as their labels describe them.
 async fn pods_in_runtime(host: &KubeletContext) -> HashMap<String, Pod> {
     let sandboxes = match host.runtime.sandboxes(HashMap::new()).await {
         Ok(sandboxes) => sandboxes,
@@ -129,7 +130,7 @@ async fn pods_in_runtime(host: &KubeletContext) -> HashMap<String, Pod> {
         let label = |name: &str| sandbox.labels.get(name).cloned().unwrap_or_default();
         let uid = label(labels::UID);
         if uid.is_empty() {
-            continue; // not a kubelet's
+            continue; // not created by a kubelet
         }
         let pod = pod(&label(labels::NAMESPACE), &label(labels::NAME), &uid);
         out.insert(uid, pod);
@@ -137,7 +138,7 @@ async fn pods_in_runtime(host: &KubeletContext) -> HashMap<String, Pod> {
     out
 }
 
-/// A pod of which no more is known.
+/// A pod of which only name, namespace and uid are known.
 fn pod(namespace: &str, name: &str, uid: &str) -> Pod {
     let mut tree = Value::object();
     tree["metadata"]["name"] = name.into();

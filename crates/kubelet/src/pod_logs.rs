@@ -1,12 +1,12 @@
-//! Where containers' logs are, as collectors expect it:
+//! Paths of container logs, as log collectors expect them:
 //!
 //! ```text
 //!  /var/log/pods/NAMESPACE_POD_UID/CONTAINER/RESTARTS.log      the log
 //!  /var/log/containers/POD_NAMESPACE_CONTAINER-ID.log          a link to it
 //! ```
 //!
-//! Several kubelets may share these folders. What this one made stands in a folder of its own, so that it removes
-//! nothing else: a file for each pod, named as the pod's folder.
+//! Several kubelets may share these directories. Each kubelet records the pods whose logs it created in a directory of
+//! its own, one file per pod with the name of the pod's log directory, and removes no others.
 
 use std::{
     fs, io,
@@ -16,10 +16,10 @@ use std::{
 
 use crate::Config;
 
-/// The longest name of a file.
+/// NAME_MAX: maximum length of a file name.
 const LONGEST_NAME: usize = 255;
 
-/// A pod's logs.
+/// The log directory of a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct PodLogs {
     logs: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct PodLogs {
     name: String,
 }
 
-/// A container of the pod, for its logs.
+/// Identifies the log of a container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogOf<'a> {
     pub(crate) container: &'a str,
@@ -47,14 +47,14 @@ impl PodLogs {
         self.logs.join(&self.name)
     }
 
-    /// Makes the pod's folder, after the record of it.
+    /// Creates the record, then the pod's log directory.
     pub(crate) fn create(&self) -> io::Result<()> {
         fs::create_dir_all(&self.records)?;
         fs::write(self.records.join(&self.name), "")?;
         fs::create_dir_all(self.folder())
     }
 
-    /// Links a container's log to where collectors look for it.
+    /// Creates the symlink for log collectors to a container's log.
     pub(crate) fn link(&self, of: LogOf<'_>) -> io::Result<()> {
         let Some(folder) = links(&self.logs) else { return Ok(()) };
         fs::create_dir_all(&folder)?;
@@ -68,7 +68,7 @@ impl PodLogs {
         }
     }
 
-    /// Removes the logs of one container, those that were put aside among them.
+    /// Removes the logs of one container, including rotated ones.
     pub(crate) fn remove_container(&self, of: LogOf<'_>) -> io::Result<()> {
         if let Some(folder) = links(&self.logs) {
             gone_is_fine(fs::remove_file(folder.join(self.link_name(of))))?;
@@ -89,7 +89,7 @@ impl PodLogs {
         Ok(())
     }
 
-    /// Removes all of the pod's logs, and the record of them last.
+    /// Removes all logs of the pod, and the record last.
     pub(crate) fn remove(&self) -> io::Result<()> {
         if let Some(folder) = links(&self.logs) {
             let below = Path::new("..").join("pods").join(&self.name);
@@ -118,14 +118,15 @@ impl PodLogs {
     }
 }
 
-/// `NAMESPACE_POD_UID`. A pod's name may be as long as a file's alone may be: then it is cut, and the uid still makes the folder unique.
+/// `NAMESPACE_POD_UID`. A pod's name may be as long as a file name: then it is truncated, and the uid still makes the
+/// directory unique.
 pub(crate) fn folder_name(namespace: &str, pod: &str, uid: &str) -> String {
     let others = namespace.len() + uid.len() + "__".len();
     let pod = &pod[..pod.floor_char_boundary(LONGEST_NAME.saturating_sub(others))];
     format!("{namespace}_{pod}_{uid}")
 }
 
-/// Removes the logs of all pods that a kubelet with this root made below `logs`.
+/// Removes the logs of all pods that a kubelet with this root directory created below `logs`.
 pub fn remove_all(root: &Path, logs: &Path) -> io::Result<()> {
     for pod in made(root, logs) {
         pod.remove()?;
@@ -133,7 +134,7 @@ pub fn remove_all(root: &Path, logs: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The pods that a kubelet has made logs for, with their uids.
+/// The log directories that this kubelet created, with the uids of their pods.
 pub(crate) fn made_by(config: &Config) -> Vec<(String, PodLogs)> {
     let uid = |pod: &PodLogs| pod.name.rsplit('_').next().unwrap_or_default().to_owned();
     made(&config.root_dir, &config.pod_logs_dir).into_iter().map(|pod| (uid(&pod), pod)).collect()
@@ -153,7 +154,7 @@ fn records(root: &Path) -> PathBuf {
     root.join("pod-logs")
 }
 
-/// The folder of links; only where logs are in a folder that is called as it usually is.
+/// The directory of the symlinks; `None` unless the log directory has its usual name, `pods`.
 fn links(logs: &Path) -> Option<PathBuf> {
     let parent = logs.parent().filter(|_| logs.file_name().is_some_and(|name| name == "pods"))?;
     Some(parent.join("containers"))

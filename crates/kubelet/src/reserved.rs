@@ -1,23 +1,23 @@
-//! What of the machine pods cannot have, because the node itself needs it.
+//! Resources that are reserved on the node and not available to pods.
 
 use std::{collections::BTreeMap, fs, str::FromStr};
 
 use object::Quantity;
 
-/// Amounts of `cpu`, `memory`, `ephemeral-storage` and `pid`, as upstream's flags
-/// `--kube-reserved` and `--system-reserved` name them.
+/// Reserved amounts of `cpu`, `memory`, `ephemeral-storage` and `pid`, in the format of upstream's flags
+/// `--kube-reserved` and `--system-reserved`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reserved(BTreeMap<String, Quantity>);
 
-/// A group that is limited to what is reserved for it.
+/// A cgroup that is limited to what is reserved for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservedGroup {
-    /// What it is called in events: `kube reserved` or `system reserved`.
+    /// Its name in events: `kube reserved` or `system reserved`.
     pub name: String,
-    /// The group's path; it must exist.
+    /// Path of the cgroup, which must exist.
     pub path: String,
     pub reserved: Reserved,
-    /// Only its share of the CPUs, not its memory and processes.
+    /// Whether only CPU shares are enforced, not memory and pids.
     pub compressible_only: bool,
 }
 
@@ -50,7 +50,7 @@ impl Reserved {
         self.0.get(resource)
     }
 
-    /// What is left of `whole`; never less than nothing.
+    /// `whole` minus the reserved amount, but not less than zero.
     pub(crate) fn subtract_from(&self, resource: &str, whole: &Quantity) -> Quantity {
         let Some(reserved) = self.get(resource) else { return whole.clone() };
         let mut left = whole.clone();
@@ -59,7 +59,7 @@ impl Reserved {
     }
 }
 
-/// The most processes and threads that the machine can have.
+/// Maximum number of processes and threads on the host.
 pub(crate) fn process_capacity() -> Option<i64> {
     let number = |path: &str| -> Option<i64> { fs::read_to_string(path).ok()?.trim().parse().ok() };
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];

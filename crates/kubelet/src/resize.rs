@@ -1,15 +1,15 @@
-//! Other amounts for a pod that runs: granted where the node has them, put off where it
-//! has not now, refused where it never will.
+//! In-place pod resize: new resources are granted if the node has them, deferred if it does not have them now, and
+//! infeasible if it never will.
 
 use api::core::Pod;
 use object::{Lens, Quantity, Value, to_json};
 
 use crate::admission::{AdmissionContext, insufficient_resources};
 
-/// Why new amounts are not granted: a reason and a message.
+/// Why a resize is not granted: reason and message.
 pub(crate) type PendingReason = (String, String);
 
-/// Whether the node can give the pod what it asks for now.
+/// Whether the node has the resources that the pod now requests.
 pub(crate) fn check_fit(pod: &Pod, place: &AdmissionContext<'_>) -> Result<(), PendingReason> {
     for (resource, amount) in pod.requests() {
         let Some(whole) = place.allocatable.get(&*resource) else { continue };
@@ -30,7 +30,7 @@ pub(crate) fn check_fit(pod: &Pod, place: &AdmissionContext<'_>) -> Result<(), P
     }
 }
 
-/// What events say of it: the pod's amounts as JSON.
+/// The message of resize events, with the pod's resources as JSON.
 pub(crate) fn event_message(pod: &Pod, what: &str, error: Option<&str>) -> String {
     let mut summary = Value::object();
     for (name, list) in
@@ -55,12 +55,12 @@ pub(crate) fn event_message(pod: &Pod, what: &str, error: Option<&str>) -> Strin
     format!("Pod resize {what}: {summary}")
 }
 
-/// Whether `pod` asks for just what `before` has.
+/// Whether `pod` has the same resources as `before`, the allocated ones.
 pub(crate) fn matches_allocated(pod: &Pod, before: &Pod) -> bool {
     amounts(pod).eq(amounts(before)) && pod.spec().resources() == before.spec().resources()
 }
 
-/// `pod` with the amounts that `before` has.
+/// `pod` with the allocated resources of `before`.
 pub(crate) fn with_allocated_resources(pod: &Pod, before: &Pod) -> Pod {
     if matches_allocated(pod, before) {
         return pod.clone();

@@ -1,10 +1,10 @@
-//! Logs of containers that grow: the current one is put aside once it is large, those put
-//! aside are packed, and only so many are kept.
+//! Log rotation: a container log that has grown too large is renamed, older ones are compressed, and only a limited
+//! number is kept.
 //!
 //! ```text
-//!  0.log                          what the container writes now
-//!  0.log.20261116-080000          the last one put aside, which readers may still follow
-//!  0.log.20261116-070000.gz       older ones, packed
+//!  0.log                          the current log
+//!  0.log.20261116-080000          the last rotated log, which readers may still follow
+//!  0.log.20261116-070000.gz       older ones, compressed
 //! ```
 
 use std::{
@@ -23,12 +23,12 @@ use tracing::warn;
 
 use crate::{KubeletContext, pod_logs, runtime::labels};
 
-/// How large logs become, and how many are kept of each container.
+/// Maximum size of a log, and number of log files per container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRotationPolicy {
-    /// Bytes.
+    /// Maximum size in bytes.
     pub size: u64,
-    /// With the current one; at least two.
+    /// Number of files including the current one; at least two.
     pub files: usize,
 }
 
@@ -41,10 +41,10 @@ impl Default for LogRotationPolicy {
 }
 
 impl LogRotationPolicy {
-    /// Packs what was put aside of a log and removes the oldest, so that one more has its place.
+    /// Compresses the rotated files of a log and deletes the oldest ones, to make room for one more.
     pub fn clean_up(self, path: &Path) -> io::Result<()> {
         let mut old = rotated_logs(path)?;
-        // the current one and the one that is put aside next have their places
+        // leaves room for the current log and the one that is rotated next
         let excess = old.len().saturating_sub(self.files.saturating_sub(2));
         for gone in old.drain(..excess) {
             fs::remove_file(gone)?;
@@ -77,7 +77,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
     });
 }
 
-/// Removes the logs of pods that went while no kubelet ran, once all pods are known.
+/// Removes the logs of pods that were deleted while no kubelet ran, once all pods are known.
 fn remove_unknown(host: &KubeletContext) {
     let synced = host.api_pods.as_ref().is_none_or(|pods| *pods.cache().synced().borrow());
     if !synced || !*host.sources_read().borrow() {
@@ -101,6 +101,7 @@ struct Log {
     restarts: String,
 }
 
+/// The logs that are larger than `size`.
 fn logs_to_rotate(folder: &Path, size: u64) -> Vec<Log> {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -123,6 +124,7 @@ fn logs_to_rotate(folder: &Path, size: u64) -> Vec<Log> {
     found
 }
 
+/// Rotates the log of a running container.
 async fn rotate(host: &Arc<KubeletContext>, log: &Log) -> Result<(), String> {
     let selector: HashMap<_, _> = [
         (labels::UID.to_owned(), log.uid.clone()),
@@ -134,14 +136,14 @@ async fn rotate(host: &Arc<KubeletContext>, log: &Log) -> Result<(), String> {
         one.state() == container::cri::ContainerState::ContainerRunning
             && one.annotations.get(labels::RESTARTS) == Some(&log.restarts)
     });
-    let Some(running) = running else { return Ok(()) }; // what has ended grows no more
+    let Some(running) = running else { return Ok(()) }; // the log of an exited container does not grow
     let (path, limits) = (log.path.clone(), host.config.log_limits);
     let tidied = spawn_blocking(move || limits.clean_up(&path)).await;
     tidied.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     let aside = rotated_path(&log.path, host.now());
     fs::rename(&log.path, &aside).map_err(|error| error.to_string())?;
     if let Err(error) = host.runtime.reopen_log(&running.id).await {
-        // the container still writes there: it must stay the current one
+        // the container still writes to the renamed file, so the renaming is undone
         fs::rename(&aside, &log.path).map_err(|error| error.to_string())?;
         return Err(error.message().to_owned());
     }
@@ -156,7 +158,7 @@ fn rotated_path(path: &Path, now: i64) -> PathBuf {
     name.into()
 }
 
-/// The oldest first; what a crash left half packed goes.
+/// The rotated files of a log, oldest first. Deletes files that a crash left half compressed.
 fn rotated_logs(path: &Path) -> io::Result<Vec<PathBuf>> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let stem = format!("{}.", path.file_name().unwrap_or_default().to_string_lossy());

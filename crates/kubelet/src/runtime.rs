@@ -1,4 +1,4 @@
-//! The container runtime, with a deadline on everything that is asked of it.
+//! Client of the container runtime (CRI), with a timeout on every call.
 
 use std::{collections::HashMap, future::Future, path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use object::wait_seconds;
 use tokio::time::timeout;
 use tonic::Status;
 
-/// What sandboxes and containers are found by again.
+/// Labels and annotations of sandboxes and containers, by which the kubelet finds them again.
 pub(crate) mod labels {
     pub(crate) const NAME: &str = "io.kubernetes.pod.name";
     pub(crate) const NAMESPACE: &str = "io.kubernetes.pod.namespace";
@@ -17,15 +17,16 @@ pub(crate) mod labels {
     pub(crate) const RESTARTS: &str = "io.kubernetes.container.restartCount";
 }
 
-/// As upstream's kubelet gives the runtime.
+/// The default timeout of upstream's kubelet.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(2);
 const SANDBOX: Duration = Duration::from_mins(4);
 const PULL: Duration = Duration::from_mins(30);
 
+/// Connection to the container runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct RuntimeClient {
     cri: CriClient,
-    /// What container ids begin with: `containerd`.
+    /// Prefix of container ids, such as `containerd`.
     pub(crate) name: String,
     pub(crate) version: String,
 }
@@ -44,7 +45,7 @@ impl RuntimeClient {
         self.cri.clone()
     }
 
-    /// Asks what may be asked twice: again, on a new connection, if the first was lost under the question.
+    /// Makes an idempotent call. It is retried once on a new connection if the connection was lost.
     async fn repeatable<Q: Clone, A, F>(
         &self,
         asked: Q,
@@ -173,7 +174,7 @@ impl RuntimeClient {
         ignore_not_found(stopped.map(drop))
     }
 
-    /// Gives a running container other limits.
+    /// Changes the resource limits of a running container.
     pub(crate) async fn update(
         &self,
         id: &str,
@@ -189,7 +190,7 @@ impl RuntimeClient {
             .map(drop)
     }
 
-    /// Has a container write to a new file where its log was.
+    /// Makes the runtime reopen the log file of a container, after rotation.
     pub(crate) async fn reopen_log(&self, id: &str) -> Result<(), Status> {
         let asked = cri::ReopenContainerLogRequest { container_id: id.into() };
         with_timeout(DEFAULT_TIMEOUT, self.cri().runtime.reopen_container_log(asked))
@@ -208,6 +209,7 @@ impl RuntimeClient {
         )
     }
 
+    /// Runs a command in a container and returns its exit code and output.
     pub(crate) async fn exec(
         &self,
         id: &str,
@@ -216,7 +218,7 @@ impl RuntimeClient {
     ) -> Result<cri::ExecSyncResponse, Status> {
         let seconds = patience.as_secs().max(1).try_into().unwrap_or(i64::MAX);
         let asked = cri::ExecSyncRequest { container_id: id.into(), cmd, timeout: seconds };
-        // the runtime ends the process first
+        // the runtime's own timeout kills the process first
         let slack = patience + Duration::from_secs(2);
         with_timeout(slack, self.cri().runtime.exec_sync(asked)).await
     }
@@ -246,7 +248,7 @@ impl RuntimeClient {
             .map(drop)
     }
 
-    /// Where the runtime keeps images.
+    /// The directory where the runtime stores images.
     pub(crate) async fn image_folder(&self) -> Result<Option<String>, Status> {
         let asked = cri::ImageFsInfoRequest {};
         let answer =
@@ -273,6 +275,7 @@ impl RuntimeClient {
     }
 }
 
+/// Calls `ask` again if the connection was lost the first time.
 async fn twice_if_lost<A, F: Future<Output = Result<A, Status>>>(
     ask: impl Fn() -> F,
 ) -> Result<A, Status> {
@@ -282,12 +285,14 @@ async fn twice_if_lost<A, F: Future<Output = Result<A, Status>>>(
     }
 }
 
-/// Whether there was no answer at all: only this side knows a cause, a runtime tells none.
+/// Whether the call failed without a response. Only such errors have a source; errors that the runtime returns have
+/// none.
 fn is_lost_connection(error: &Status) -> bool {
     std::error::Error::source(error).is_some()
 }
 
-/// An answer in time. What it says of an error is bounded: it goes into events and statuses.
+/// Awaits a response with a timeout. The length of error messages is limited, because they end up in events and
+/// statuses.
 pub(crate) async fn with_timeout<T>(
     patience: Duration,
     asked: impl Future<Output = Result<tonic::Response<T>, Status>>,

@@ -1,4 +1,4 @@
-//! Telling the API what became of pods, as often as they change and no oftener.
+//! Status manager: writes pod statuses to the API server when they change.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 const STATUS_WORKERS: usize = 8;
-/// Fields of a status that are removed when they are no longer there.
+/// Fields of a pod status that the kubelet owns: they are removed when the new status lacks them.
 const OWNED_FIELDS: [&str; 12] = [
     "phase",
     "reason",
@@ -35,23 +35,26 @@ const OWNED_FIELDS: [&str; 12] = [
     "ephemeralContainerStatuses",
 ];
 
+/// The latest status of every pod, and the queue of those to write.
 #[derive(Debug, Default)]
 pub(crate) struct StatusManager {
     pending: Mutex<HashMap<String, VersionedStatus>>,
     queue: WorkQueue<Text>,
 }
 
+/// The latest status of a pod, and the last one that was written.
 #[derive(Clone, Debug)]
 struct VersionedStatus {
     key: NamespacedName,
     is_static: bool,
     status: Value,
-    /// What the API has, as far as we wrote it.
+    /// The status that this kubelet last wrote to the API server.
     written: Option<Value>,
     ended: bool,
 }
 
 impl StatusManager {
+    /// Queues a status for writing, unless it has not changed.
     pub(crate) fn report(&self, pod: &Pod, is_static: bool, status: Value) {
         let meta = pod.metadata();
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +72,7 @@ impl StatusManager {
         self.queue.add(meta.uid().into());
     }
 
-    /// The pod is over: its object may go.
+    /// Marks a pod as terminated: once its last status is written, its API object is removed if it is being deleted.
     pub(crate) fn mark_terminated(&self, uid: &str) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = pending.get_mut(uid) {
@@ -78,7 +81,7 @@ impl StatusManager {
         self.queue.add(uid.into());
     }
 
-    /// What is known now, for those who ask the kubelet itself.
+    /// The latest status, which may not be written yet.
     pub(crate) fn get(&self, uid: &str) -> Option<Value> {
         self.pending
             .lock()
@@ -87,7 +90,7 @@ impl StatusManager {
             .map(|known| known.status.clone())
     }
 
-    /// What others wrote over is written again.
+    /// Queues a pod again, in case another client has overwritten its status.
     pub(crate) fn requeue(&self, uid: &str) {
         let known = self.pending.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uid);
         if known {
@@ -95,6 +98,7 @@ impl StatusManager {
         }
     }
 
+    /// Starts the workers.
     pub(crate) fn start(host: &Arc<KubeletContext>) {
         for _ in 0..STATUS_WORKERS {
             let host = host.clone();
@@ -116,6 +120,7 @@ impl StatusManager {
     }
 }
 
+/// Writes the status of a pod; deletes the object of a terminated pod that is being deleted.
 async fn sync_pod(host: &Arc<KubeletContext>, uid: &str) -> Result<(), Error> {
     let known =
         host.statuses.pending.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned();
@@ -139,7 +144,7 @@ async fn sync_pod(host: &Arc<KubeletContext>, uid: &str) -> Result<(), Error> {
         match objects.patch_status(&known.key, &Patch::Merge(patch)).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
-            // somebody else was faster: what he wrote must stay
+            // on a conflict another client wrote first, and its changes must be kept: retry with the new object
             Err(error) => return Err(error),
         }
     }
@@ -167,10 +172,10 @@ fn mark_written(host: &KubeletContext, uid: &str, known: &VersionedStatus) {
     }
 }
 
-/// The status with the conditions that others have written meanwhile; what holds since the
-/// API was first told so has not changed.
+/// The status with the conditions that other components have written meanwhile. Conditions whose status has not changed
+/// keep the `lastTransitionTime` of the API object.
 fn merge_pod_status(pod: &Pod, status: &Value) -> Value {
-    // the status holds others' conditions too, but as they were when it was made
+    // the status contains others' conditions too, but outdated ones
     let own = status["conditions"].items().iter().filter(|one| {
         let name = one["type"].as_str().unwrap_or_default();
         KUBELET_CONDITIONS.contains(&name) || one["reason"].as_str() == Some(TERMINATION_BY_KUBELET)
@@ -196,7 +201,8 @@ fn merge_pod_status(pod: &Pod, status: &Value) -> Value {
     status
 }
 
-/// What must be written so that the API has this status, if nobody else writes first.
+/// The patch that gives the API object this status. It contains the resourceVersion, so it fails if another client
+/// writes first.
 fn difference(pod: &Pod, status: &Value) -> Option<Value> {
     let old = pod.status().tree();
     let mut change = Value::object();
@@ -223,7 +229,7 @@ fn difference(pod: &Pod, status: &Value) -> Option<Value> {
     Some(patch)
 }
 
-/// What happened between two statuses, in a few words: why the second is written.
+/// Summary of the change between two statuses, recorded as the cause of the write.
 fn change_summary(old: &Value, new: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if let Some(reason) = new["reason"].as_str().filter(|_| new["reason"] != old["reason"]) {
@@ -291,7 +297,7 @@ fn a_status_is_written_because_something_happened() {
     }
 }
 
-/// Equal but for what is null or empty here and absent there.
+/// Whether two values are equal when null and empty values count as absent.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::List(a), Value::List(b)) => {
@@ -334,7 +340,7 @@ fn what_others_say_of_a_pod_stays() {
     assert_eq!(merge_pod_status(&pod, &ours), tree(want));
 }
 
-/// A condition that somebody else has changed since the status was made is not changed back.
+/// A condition that another component has changed since the status was computed is not reverted.
 #[test]
 fn what_others_said_before_is_not_written_again() {
     let tree = |gate: &str| {

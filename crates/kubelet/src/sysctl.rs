@@ -1,8 +1,8 @@
-//! Which kernel settings pods may have: the safe ones, and those of `--allowed-unsafe-sysctls`.
+//! Sysctls that pods may set: the safe ones, and those of `--allowed-unsafe-sysctls`.
 
 use api::core::Pod;
 
-/// Kernel settings that concern nobody but the pod itself.
+/// Safe sysctls: namespaced, and without effect on other pods or the node.
 const SAFE: [&str; 14] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -19,7 +19,7 @@ const SAFE: [&str; 14] = [
     "net.ipv4.tcp_slow_start_after_idle",
     "net.ipv4.tcp_notsent_lowat",
 ];
-/// Names, and prefixes of names, of the IPC namespace.
+/// Sysctls of the IPC namespace: names, and prefixes of names.
 const OF_IPC: [&str; 10] = [
     "kernel.sem",
     "kernel.shm",
@@ -35,7 +35,7 @@ const OF_IPC: [&str; 10] = [
 const LONGEST: usize = 253;
 const PATTERN: &str = "([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]";
 
-/// The kernel namespace that a setting belongs to.
+/// The kernel namespace that isolates a sysctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Namespace {
     Ipc,
@@ -44,26 +44,27 @@ enum Namespace {
     User,
 }
 
-/// The settings that pods may have.
+/// The sysctls that pods may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowlist(Vec<Allowed>);
 
+/// An allowed sysctl, or a prefix of allowed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Allowed {
     name: String,
-    /// Whether all names that begin so are allowed.
+    /// Whether `name` is a prefix: all sysctls that begin with it are allowed.
     is_prefix: bool,
     namespace: Namespace,
 }
 
 impl Allowlist {
-    /// The safe settings and these: names, or beginnings of names before a `*`.
+    /// The safe sysctls and the given ones: names, or prefixes followed by `*`.
     pub fn new<S: AsRef<str>>(unsafe_patterns: &[S]) -> Result<Self, String> {
         let patterns = SAFE.into_iter().chain(unsafe_patterns.iter().map(AsRef::as_ref));
         patterns.map(parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Why the pod may not have a setting that it names; the first one.
+    /// Why the pod may not set one of its sysctls; the first violation.
     pub(crate) fn refusal(&self, pod: &Pod) -> Option<String> {
         let spec = pod.spec();
         let context = spec.security_context()?;
@@ -119,7 +120,7 @@ fn parse(pattern: &str) -> Result<Allowed, String> {
     }
 }
 
-/// Whether a pattern has the form of a name; the last part may end with `*`.
+/// Whether a pattern has the form of a sysctl name; the last segment may end with `*`.
 fn is_pattern(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_segment = |segment: &str| {
@@ -141,7 +142,7 @@ fn is_pattern(text: &str) -> bool {
     text.len() <= LONGEST && first && is_last
 }
 
-/// The name with dots between its parts. Where slashes are the separators, dots stand for slashes in a part:
+/// The name with dots as separators. Where slashes are the separators, dots stand for slashes in a segment:
 /// `net/ipv4/conf/eth0.100/forwarding`.
 fn normalize(name: &str) -> String {
     if name.find(['.', '/']).is_none_or(|at| name[at..].starts_with('.')) {

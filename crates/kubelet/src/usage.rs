@@ -1,4 +1,4 @@
-//! What pods use, as the runtime and the disk tell.
+//! Resource usage of pods: CRI statistics, and disk usage of logs and volumes.
 
 use std::{os::unix::fs::MetadataExt, path::Path, time::Duration};
 
@@ -16,6 +16,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Resource usage of a pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodResourceUsage {
     pub(crate) name: String,
@@ -28,6 +29,7 @@ pub(crate) struct PodResourceUsage {
     pub(crate) containers: Vec<ContainerResourceUsage>,
 }
 
+/// Resource usage of a container.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ContainerResourceUsage {
     pub(crate) name: String,
@@ -37,21 +39,22 @@ pub(crate) struct ContainerResourceUsage {
     pub(crate) layer_bytes: u64,
     pub(crate) layer_inodes: u64,
     pub(crate) log_bytes: u64,
-    /// Of its termination messages.
+    /// Disk usage of its termination messages.
     pub(crate) message_bytes: u64,
 }
 
+/// CPU usage.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cpu {
-    /// Nanoseconds since 1970.
+    /// When it was measured, in nanoseconds since 1970.
     pub(crate) time: i64,
-    /// Nanoseconds of a core, from the start.
+    /// Cumulative CPU time in nanoseconds.
     pub(crate) usage_core_nanoseconds: u64,
-    /// Billionths of a core, at the moment; where the runtime says so.
+    /// Current usage in billionths of a core, where the runtime reports it.
     pub(crate) usage_nano_cores: Option<u64>,
 }
 
-/// In bytes, and in faults.
+/// Memory usage in bytes, and numbers of page faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) working_set: u64,
@@ -62,7 +65,7 @@ pub(crate) struct Memory {
     pub(crate) major_faults: u64,
 }
 
-/// All pods that are up.
+/// Resource usage of all running pods.
 pub(crate) async fn pods(host: &KubeletContext) -> Result<Vec<PodResourceUsage>, String> {
     let mut cri = host.runtime.cri();
     let asked = cri.runtime.list_pod_sandbox_stats(ListPodSandboxStatsRequest { filter: None });
@@ -73,14 +76,13 @@ pub(crate) async fn pods(host: &KubeletContext) -> Result<Vec<PodResourceUsage>,
     blocking(counted).await
 }
 
-/// Bytes of the files that the kubelet made for the pod's containers to write to, beside those
-/// of single containers.
+/// Disk usage of the files that the kubelet creates for all containers of the pod to write to, in bytes: `etc-hosts`.
 pub(crate) fn shared_files(config: &Config, uid: &str) -> u64 {
     let hosts = std::fs::symlink_metadata(config.pod_folder(uid).join("etc-hosts"));
     hosts.map_or(0, |meta| meta.blocks().saturating_mul(512))
 }
 
-/// What a volume on disk holds.
+/// Disk usage of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Volume {
     pub(crate) name: String,
@@ -88,7 +90,7 @@ pub(crate) struct Volume {
     pub(crate) inodes: i64,
 }
 
-/// Each volume on disk that is the pod's own.
+/// Disk usage of the pod's `emptyDir` volumes on disk.
 pub(crate) fn volumes(config: &Config, pod: &core::Pod) -> Vec<Volume> {
     let folder = config.pod_folder(pod.metadata().uid()).join("volumes/kubernetes.io~empty-dir");
     let own = pod.spec().volumes().iter().filter(|volume| {

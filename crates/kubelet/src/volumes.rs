@@ -1,4 +1,4 @@
-//! The volumes of a pod: what each holds, and where it is.
+//! The volumes of a pod: set-up on the host, and the mounts of containers.
 
 mod files;
 
@@ -16,11 +16,11 @@ pub(crate) use self::files::PodFiles;
 use self::files::{Budget, KeySelection, Reader};
 use crate::{KubeletContext, blocking, env::expand};
 
-/// Where a volume is.
+/// Where a volume is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MountedVolume {
     Directory(PathBuf),
-    /// With the runtime, under this id.
+    /// An image volume, which the runtime mounts; its image id.
     Image(String),
 }
 
@@ -33,11 +33,11 @@ impl MountedVolume {
     }
 }
 
-/// Where each volume of a pod is. Images come when a container needs them.
+/// The mounted volumes of a pod by name. Image volumes are added when a container that mounts them starts.
 pub(crate) type MountedVolumes = BTreeMap<String, MountedVolume>;
 
-/// Puts every volume in place, or says what stands against it. May be repeated: then files
-/// are brought up to date.
+/// Sets up every volume of a pod except image volumes; the error says which one failed. Can be repeated to refresh the
+/// files.
 pub(crate) async fn mount_volumes(
     host: &KubeletContext,
     pod: &Pod,
@@ -55,7 +55,7 @@ pub(crate) async fn mount_volumes(
     Ok(places)
 }
 
-/// Whether volumes hold what may change while the pod runs.
+/// Whether the pod has volumes whose contents may change while it runs: ConfigMaps, Secrets, tokens, downward API.
 pub(crate) fn needs_refresh(pod: &Pod) -> bool {
     pod.spec().volumes().iter().any(|volume| {
         let source = volume.volume_source();
@@ -66,7 +66,7 @@ pub(crate) fn needs_refresh(pod: &Pod) -> bool {
     })
 }
 
-/// The volumes of a container that are images.
+/// The image volumes of a container.
 pub(crate) fn images<'a>(
     pod: &'a Pod,
     container: &'a Container,
@@ -76,7 +76,7 @@ pub(crate) fn images<'a>(
     all.filter_map(|volume| Some((volume.name(), volume.volume_source().image()?)))
 }
 
-/// What a container sees of them.
+/// The CRI mounts of a container.
 pub(crate) fn mounts(
     host: &KubeletContext,
     pod: &Pod,
@@ -109,7 +109,7 @@ pub(crate) fn mounts(
             Some(sub) => {
                 let folder = host.config.pod_folder(pod.metadata().uid()).join("volume-subpaths");
                 let target = folder.join(mount.name()).join(container.name()).join(at.to_string());
-                // The pod's author learns nothing of what the host has there.
+                // The error does not reveal to the pod's author what exists on the host.
                 volume::bind_mount_sub_path(place, Path::new(&sub), &target).map_err(|error| {
                     tracing::warn!(pod = pod.metadata().name(), %error, "a sub path is refused");
                     format!(
@@ -142,8 +142,8 @@ pub(crate) fn mounts(
     Ok(out)
 }
 
-/// Whether containers may only read a volume, whatever their mounts say: what the kubelet
-/// writes is its own to change.
+/// Whether a volume is mounted read-only whatever the mount says: because the kubelet writes it, or its claim is
+/// read-only.
 fn is_read_only(pod: &Pod, name: &str) -> bool {
     let volumes = pod.spec().volumes();
     let source = volumes.iter().find(|volume| volume.name() == name).map(Volume::volume_source);
@@ -183,6 +183,7 @@ fn sub_path(mount: &VolumeMount, env: &[(String, String)]) -> Result<Option<Stri
     Ok(Some(sub).filter(|sub| !sub.is_empty()))
 }
 
+/// Sets up one volume; returns its directory on the host.
 async fn mount_volume(
     host: &KubeletContext,
     pod: &Pod,
@@ -202,7 +203,7 @@ async fn mount_volume(
         return empty_dir(below("empty-dir"), empty, group).await;
     }
     if source.git_repo().is_some() {
-        // it runs what strangers put into repositories, as root of the node
+        // gitRepo would run hooks from untrusted repositories as root on the node
         return Err("git-repo volume plugin has been disabled".into());
     }
     if let Some(claim) = source.persistent_volume_claim() {
@@ -248,7 +249,7 @@ async fn mount_volume(
     let place = below(kind);
     blocking(move || {
         if matches!(kind, "secret" | "projected") {
-            // secrets do not touch the disk
+            // secrets are kept on tmpfs and never written to disk
             volume::set_up_empty_dir(
                 &place,
                 &EmptyDir { tmpfs: true, size_limit: None, mode: 0o755 },
@@ -271,7 +272,7 @@ async fn empty_dir(
         "Memory" => true,
         other => return Err(format!("the medium {other:?} is not supported")),
     };
-    // a tmpfs with the size 0 has no limit
+    // size 0 would mean no limit for a tmpfs
     let size = source.size_limit().and_then(|size| u64::try_from(size.value()).ok());
     let size = size.filter(|size| *size > 0);
     let mode = source.mode().map_or(0o777, i32::unsigned_abs);
@@ -287,13 +288,13 @@ async fn empty_dir(
     .await
 }
 
-/// A path of the machine; where it is a link, what that leads to.
+/// The resolved path of a hostPath volume; symlinks are followed.
 async fn host_path(path: &str, kind: &str) -> Result<PathBuf, String> {
     let (place, kind) = (PathBuf::from(path), kind.to_owned());
     blocking(move || {
         volume::check_host_path(&place, &kind).map_err(to_message)?;
         match std::fs::canonicalize(&place) {
-            // the runtime makes what is missing
+            // the runtime creates a missing directory
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(place),
             found => found.map_err(|error| format!("{}: {error}", place.display())),
         }
@@ -301,6 +302,7 @@ async fn host_path(path: &str, kind: &str) -> Result<PathBuf, String> {
     .await
 }
 
+/// The directory of a bound PersistentVolumeClaim: hostPath or local volumes.
 async fn persistent(host: &KubeletContext, pod: &Pod, claim: &str) -> Result<PathBuf, String> {
     let volume = host.api_reader.bound_volume(pod.metadata().namespace(), claim).await?;
     let source = volume.spec().persistent_volume_source();
@@ -321,6 +323,7 @@ async fn persistent(host: &KubeletContext, pod: &Pod, claim: &str) -> Result<Pat
     .await
 }
 
+/// The pod's fsGroup.
 fn group(pod: &Pod) -> Option<u32> {
     pod.spec().security_context().and_then(|context| context.fs_group()?.try_into().ok())
 }
@@ -330,7 +333,7 @@ fn to_message(error: volume::Error) -> String {
     error.to_string()
 }
 
-/// What the machine offers, where a container has no limit.
+/// Allocatable resources of the node by name.
 pub(crate) type Allocatable = BTreeMap<String, Quantity>;
 
 #[cfg(test)]

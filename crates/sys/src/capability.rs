@@ -1,10 +1,10 @@
-//! Capabilities by name, and setting them.
+//! Linux capabilities: names, and the capability sets of processes.
 
 use std::io;
 
 use crate::process::check;
 
-/// By number, as the kernel counts them.
+/// Names of the capabilities, by the kernel's numbers.
 pub const NAMES: [&str; 41] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -54,7 +54,7 @@ pub const NAMES: [&str; 41] = [
 pub struct CapabilitySet(pub u64);
 
 impl CapabilitySet {
-    /// Every capability that this kernel may know.
+    /// Every capability that has a name here.
     pub const ALL: Self = Self((1 << NAMES.len()) - 1);
 
     /// The set with one capability: `NET_ADMIN` or `CAP_NET_ADMIN`, in any case.
@@ -81,14 +81,14 @@ impl CapabilitySet {
     }
 }
 
-/// What this process could ever get, of the capabilities that have a name here.
+/// The bounding set of this process, without capabilities that have no name here.
 pub fn bounding() -> CapabilitySet {
     let held = in_kernel().filter(|(_, held)| *held);
     CapabilitySet(held.fold(0, |set, (bit, _)| set | 1 << bit)).intersection(CapabilitySet::ALL)
 }
 
-/// Drops all others from the bounding set, also those that have no name here. Needs SETPCAP, so it comes
-/// before `set`.
+/// Drops all capabilities except `kept` from the bounding set, including those without a name here. Needs SETPCAP, so
+/// call it before `set`.
 pub fn limit_bounding_set(kept: CapabilitySet) -> io::Result<()> {
     for (bit, held) in in_kernel() {
         if held && kept.0 & (1 << bit) == 0 {
@@ -99,7 +99,7 @@ pub fn limit_bounding_set(kept: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// Every capability that this kernel knows, and whether the bounding set has it.
+/// Every capability that this kernel knows, and whether the bounding set contains it.
 fn in_kernel() -> impl Iterator<Item = (u32, bool)> {
     (0..u64::BITS).map_while(|bit| {
         // SAFETY: takes numbers.
@@ -110,12 +110,14 @@ fn in_kernel() -> impl Iterator<Item = (u32, bool)> {
     })
 }
 
+/// `struct __user_cap_header_struct`.
 #[repr(C)]
 pub(crate) struct Header {
     version: u32,
     pid: i32,
 }
 
+/// `struct __user_cap_data_struct`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct CapUserData {
@@ -124,7 +126,7 @@ pub(crate) struct CapUserData {
     inheritable: u32,
 }
 
-/// What `capset` takes.
+/// The arguments of `capset`.
 pub(crate) fn words(
     effective: CapabilitySet,
     permitted: CapabilitySet,

@@ -1,4 +1,4 @@
-//! Control groups, version 1 and 2, behind one type.
+//! Cgroups of version 1 and 2 behind one type.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,31 +14,30 @@ mod tree;
 
 pub use limits::Limits;
 
-/// The hierarchies of this machine.
+/// The cgroup hierarchies of this host.
 #[derive(Clone, Debug)]
 pub enum Hierarchies {
-    /// One folder per controller.
+    /// Version 1: one directory per controller.
     V1 {
         controllers: BTreeMap<String, PathBuf>,
-        /// A hierarchy of version 2 that is mounted beside them. It limits nothing, but has
-        /// `cgroup.kill`.
+        /// A version 2 hierarchy that is mounted beside them. It has no controllers, but `cgroup.kill`.
         beside: Option<PathBuf>,
     },
-    /// One folder for all.
+    /// Version 2: one directory for all controllers.
     V2(PathBuf),
 }
 
-/// A group in every hierarchy.
+/// A cgroup, in every hierarchy.
 #[derive(Clone, Debug)]
 pub struct Cgroup {
     dirs: Vec<(String, PathBuf)>,
     unified: bool,
 }
 
-/// What stands for a controller's name in a folder of version 2 beside version 1.
+/// Stands for the controller's name of the version 2 directory beside version 1.
 const BESIDE: &str = "unified";
 
-/// What a group has used.
+/// Resource usage of a cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub cpu_nanoseconds: u64,
@@ -52,7 +51,7 @@ pub struct Usage {
 }
 
 impl Hierarchies {
-    /// Version 2 where it has the controllers that pods need, else version 1.
+    /// Detects the hierarchies: version 2 if it has the controllers that pods need, else version 1.
     pub fn detect() -> io::Result<Self> {
         let detected = Self::parse(&fs::read_to_string("/proc/self/mountinfo")?, |root| {
             fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default()
@@ -60,7 +59,7 @@ impl Hierarchies {
         Ok(detected.without_read_only())
     }
 
-    /// Groups can be made in the hierarchy beside version 1, or it is not used.
+    /// Leaves out the version 2 hierarchy beside version 1 if it is not writable.
     fn without_read_only(self) -> Self {
         let writable = |at: &PathBuf| access(at, Access::WRITE_OK).is_ok();
         match self {
@@ -117,7 +116,7 @@ impl Hierarchies {
         matches!(self, Self::V2(_))
     }
 
-    /// The controllers of version 1, each with its mount point; none for version 2.
+    /// The controllers of version 1, each with its mount point; empty for version 2.
     pub fn controllers(&self) -> Vec<(String, PathBuf)> {
         match self {
             Self::V1 { controllers, .. } => {
@@ -127,7 +126,7 @@ impl Hierarchies {
         }
     }
 
-    /// The group at `path`, which need not exist.
+    /// The cgroup at `path`, which need not exist.
     pub fn group(&self, path: &str) -> io::Result<Cgroup> {
         if Path::new(path).components().any(|part| part == std::path::Component::ParentDir) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a cgroup path with '..'"));
@@ -144,8 +143,8 @@ impl Hierarchies {
         Ok(Cgroup { dirs: folders, unified: self.is_v2() })
     }
 
-    /// The paths of groups below `path`, in any hierarchy, that are named so. Groups below such
-    /// a one are not looked at: whoever is in it may have made them.
+    /// The paths of cgroups below `path`, in any hierarchy, whose name matches. Cgroups below a matching one are not
+    /// searched, because its processes may have created them.
     pub fn below(&self, path: &str, is_named: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
         let mut found = BTreeSet::new();
         for (_, top) in self.group(path)?.dirs {
@@ -164,6 +163,7 @@ impl Hierarchies {
 }
 
 impl Cgroup {
+    /// Creates the cgroup in every hierarchy, with its parents.
     pub fn create(&self) -> io::Result<()> {
         for (controller, folder) in &self.dirs {
             if folder.is_dir() {
@@ -184,30 +184,31 @@ impl Cgroup {
         self.dirs.iter().any(|(_, folder)| folder.is_dir())
     }
 
-    /// The files to write a process id to, to put it into the group.
+    /// The `cgroup.procs` file of the cgroup in every hierarchy. Writing a pid to all of them moves the process into
+    /// the cgroup.
     pub fn procs_files(&self) -> Vec<PathBuf> {
         self.dirs.iter().map(|(_, folder)| folder.join("cgroup.procs")).collect()
     }
 
-    /// Removes the group if there is nothing in it.
+    /// Removes the cgroup if it has no processes and no children.
     pub fn remove_if_empty(&self) {
         for (_, folder) in &self.dirs {
-            let _ = fs::remove_dir(folder); // somebody is in it
+            let _ = fs::remove_dir(folder); // fails if it is not empty
         }
     }
 
-    /// Applies limits. Where a controller is missing, a limit for it is an error.
+    /// Applies limits. A limit for a missing controller is an error.
     pub fn apply_limits(&self, limits: &Limits) -> io::Result<()> {
         if self.unified { self.limit_v2(limits) } else { self.limit_v1(limits) }
     }
 
-    /// Allows only these devices: lines such as `c 1:3 rwm`, or `a` for all.
+    /// Allows only these devices: rules such as `c 1:3 rwm`, or `a` for all.
     pub fn allow_devices(&self, rules: &[String]) -> io::Result<()> {
         if let (true, Some(folder)) = (self.unified, self.controller_dir("")) {
             return crate::device_filter::attach(folder, rules);
         }
         if self.controller_dir("devices").is_none() && rules.iter().any(|rule| rule == "a") {
-            return Ok(()); // nothing forbids any
+            return Ok(()); // without the controller all devices are allowed
         }
         self.write("devices", "devices.deny", "a")?;
         for rule in rules {
@@ -216,6 +217,7 @@ impl Cgroup {
         Ok(())
     }
 
+    /// Reads the resource usage.
     pub fn usage(&self) -> io::Result<Usage> {
         let number = |controller: &str, file: &str| -> io::Result<Option<u64>> {
             Ok(self.read(controller, file)?.trim().parse().ok())
@@ -248,7 +250,7 @@ impl Cgroup {
         })
     }
 
-    /// How many processes of the group the kernel has killed for want of memory.
+    /// Number of processes that the OOM killer has killed in the cgroup.
     pub fn oom_kills(&self) -> u64 {
         let file = if self.unified { "memory.events" } else { "memory.oom_control" };
         let text = self.read("memory", file).unwrap_or_default();
@@ -279,7 +281,7 @@ impl Cgroup {
     }
 }
 
-/// A new cpuset is empty, and nothing can run in it, until it gets its parent's.
+/// Copies the parent's cpuset. A new cpuset is empty, and no process can join it.
 fn inherit_cpuset(folder: &Path) -> io::Result<()> {
     let Some(parent) = folder.parent() else { return Ok(()) };
     for file in ["cpuset.cpus", "cpuset.mems"] {
@@ -296,7 +298,7 @@ fn inherit_cpuset(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A group has only those controllers that its parents pass on.
+/// Enables all controllers for a cgroup: it only has those that its ancestors pass on.
 fn enable_controllers(folder: &Path) -> io::Result<()> {
     let mut parents: Vec<_> = folder.ancestors().skip(1).collect();
     parents.retain(|parent| parent.join("cgroup.subtree_control").exists());
@@ -308,6 +310,7 @@ fn enable_controllers(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Parses a file of lines with a key and a number.
 fn parse_flat_keyed(text: &str) -> BTreeMap<&str, u64> {
     text.lines()
         .filter_map(|line| line.split_once(' '))

@@ -1,12 +1,11 @@
-//! Reading files that a container can write to or replace.
+//! Safe access to files that a container can write to or replace.
 //!
-//! Such a name may stand for anything: a link to a file of the host, a FIFO that nobody
-//! writes to, a device, a sparse file of terabytes. So the name is first opened as a place
-//! (`O_PATH`), which has no effect on what is there; only a regular file is then opened
-//! for reading, by that very descriptor, without blocking; and every read has a limit.
+//! Such a name may refer to anything: a symlink to a file of the host, a FIFO without a writer, a device, a sparse file
+//! of terabytes. The name is therefore first opened with `O_PATH`, which has no side effects; only a regular file is
+//! then opened for reading, through that descriptor and without blocking; and every read has a limit.
 //!
-//! The second step goes through `/proc/self/fd`, so the caller must still see the host's
-//! `/proc`: open before entering a container's mount namespace.
+//! The second step goes through `/proc/self/fd`, so the caller must still see the host's `/proc`: open files before
+//! entering a container's mount namespace.
 
 use std::{
     fs::File,
@@ -28,29 +27,29 @@ use rustix::{
 
 use crate::descriptor;
 
-/// Opens a file by a path of the host. The folders above it must be trusted; its own name
-/// need not be, and is not followed if it is a link.
+/// Opens a file by a path of the host. The directories above it must be trusted; its own name need not be, and is not
+/// followed if it is a symlink.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     reopen(&openat(CWD, path, flags, Mode::empty())?, OFlags::RDONLY)
 }
 
-/// Opens a file below a folder. No part of the path is trusted: none may be a link, lead up
-/// or be absolute.
+/// Opens a file below a directory. No component of the path is trusted: it must not contain symlinks or `..`, nor be
+/// absolute.
 pub fn open_beneath(folder: impl AsFd, path: &Path) -> io::Result<File> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     reopen(&resolve_place(folder, path, resolve)?, OFlags::RDONLY)
 }
 
-/// Opens a file of a root file system as a process in that root would: links are followed,
-/// but none leads out of the root.
+/// Opens a file of a root file system as a process in that root would: symlinks are followed, but none leads out of the
+/// root.
 pub fn open_in_root(root: impl AsFd, path: &Path) -> io::Result<File> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     reopen(&resolve_place(root, path, resolve)?, OFlags::RDONLY)
 }
 
-/// Makes a file hold `content` alone, with this mode; makes it if it is not there. The folder
-/// above must be trusted. The file stays the same one, also for those who have it mounted.
+/// Replaces the contents of a file and sets its mode; creates it if it is missing. The directory must be trusted. The
+/// inode stays the same, so that bind mounts of the file see the new contents.
 pub fn overwrite(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let create = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = match openat(CWD, path, create, Mode::from_raw_mode(0o600)) {
@@ -65,12 +64,12 @@ pub fn overwrite(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     Ok(fchmod(&file, Mode::from_raw_mode(mode))?)
 }
 
-/// The first bytes of a file, `limit` at most.
+/// The first bytes of a file, at most `limit`.
 pub fn read_head(file: &File, limit: usize) -> io::Result<Vec<u8>> {
     read_at(file, 0, limit)
 }
 
-/// The last bytes of a file, `limit` at most.
+/// The last bytes of a file, at most `limit`.
 pub fn read_tail(file: &File, limit: usize) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     read_at(file, length.saturating_sub(u64::try_from(limit).unwrap_or(u64::MAX)), limit)
@@ -81,8 +80,8 @@ fn resolve_place(root: impl AsFd, path: &Path, resolve: ResolveFlags) -> io::Res
     descriptor::resolve(|| openat2(&root, path, flags, Mode::empty(), resolve))
 }
 
-/// Opens what `place` stands for, if it is a regular file. `O_NONBLOCK` matters even there:
-/// a container may hold a lease on the file, and breaking one takes 45 seconds.
+/// Opens the file at `place`, if it is a regular file. `O_NONBLOCK` matters even then: a container may hold a lease on
+/// the file, and breaking it takes 45 seconds.
 fn reopen(place: &OwnedFd, how: OFlags) -> io::Result<File> {
     if FileType::from_raw_mode(fstat(place)?.st_mode) != FileType::RegularFile {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));

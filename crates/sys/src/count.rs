@@ -1,4 +1,4 @@
-//! How much memory a program holds: an allocator that counts, for benchmarks.
+//! Counting allocator, for benchmarks of memory usage.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -7,21 +7,21 @@ use std::{
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, with what is held counted. A program says that it wants it:
-/// `#[global_allocator] static COUNTING: sys::Counting = sys::Counting;`
+/// The system allocator, with a counter of allocated bytes. A program selects it with `#[global_allocator] static
+/// COUNTING: sys::CountingAllocator = sys::CountingAllocator;`
 #[derive(Clone, Copy, Debug)]
 pub struct CountingAllocator;
 
-/// The bytes that have been asked for and not given back.
+/// The number of bytes that are allocated and not freed.
 pub fn allocated_bytes() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
-// SAFETY: all memory is the system allocator's, which is asked with the caller's own arguments.
+// SAFETY: all memory comes from the system allocator, which is called with the caller's own arguments.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: what the caller promises is what the system's wants.
+        // SAFETY: the caller's contract is that of the system allocator.
         unsafe { System.alloc(layout) }
     }
 

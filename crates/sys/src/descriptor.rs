@@ -1,4 +1,4 @@
-//! Descriptors: opening below a root that names cannot leave, passing them to other processes, terminals.
+//! File descriptors: opening paths inside a root, passing descriptors to other processes, terminals.
 
 use std::{
     ffi::OsStr,
@@ -21,34 +21,33 @@ use rustix::{
     },
 };
 
-/// The most descriptors in one message.
+/// Maximum number of descriptors in one message.
 pub const MAX_FDS: usize = 4;
-/// How often a path is resolved again when a rename raced with it.
+/// How often a path resolution is retried when it raced with a rename.
 const RETRIES: u32 = 128;
-/// What a file system says it is: terminals, as opposed to anything that was mounted in their place.
+/// DEVPTS_SUPER_MAGIC: the type of a devpts in statfs.
 const TERMINALS: libc::c_long = 0x1cd1;
 
-/// Opens a path for use as a place (`O_PATH`).
+/// Opens a path with `O_PATH`.
 pub fn open_path(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Opens `path` as if `root` were `/`: neither `..` nor symbolic links lead out of it.
+/// Opens `path` as if `root` were `/`: neither `..` nor symlinks lead out of it.
 pub fn open_in(root: impl AsFd, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     resolve(|| openat2(&root, path, flags | OFlags::CLOEXEC, mode, inside))
 }
 
-/// Opens `path` below `root` as a place. What leads out of `root` is an error: `..`, an
-/// absolute path, a link to either.
+/// Opens `path` below `root` with `O_PATH`. Leading out of `root` is an error: `..`, an absolute path, a symlink to
+/// either.
 pub fn place_beneath(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     resolve(|| openat2(&root, path, flags, Mode::empty(), beneath))
 }
 
-/// The folder `path` below `root`. What is missing of it is made with this mode, whatever the
-/// umask.
+/// Opens the directory `path` below `root`; creates missing components with this mode, independent of the umask.
 pub fn make_folder_beneath(root: impl AsFd, path: &Path, mode: Mode) -> io::Result<OwnedFd> {
     let mut so_far = std::path::PathBuf::new();
     let mut at = place_beneath(&root, Path::new("."))?;
@@ -58,7 +57,7 @@ pub fn make_folder_beneath(root: impl AsFd, path: &Path, mode: Mode) -> io::Resu
         at = match place_beneath(&root, &so_far) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 match mkdirat(&at, name, mode) {
-                    Err(Errno::EXIST) => place_beneath(&root, &so_far)?, // somebody else's
+                    Err(Errno::EXIST) => place_beneath(&root, &so_far)?, // created by somebody else meanwhile
                     made => {
                         made?;
                         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -74,7 +73,8 @@ pub fn make_folder_beneath(root: impl AsFd, path: &Path, mode: Mode) -> io::Resu
     Ok(at)
 }
 
-/// Whoever renames all the time gets an error, not our time.
+/// Retries a path resolution that raced with a rename. The number of retries is limited, in case somebody renames all
+/// the time.
 pub(crate) fn resolve(open: impl Fn() -> rustix::io::Result<OwnedFd>) -> io::Result<OwnedFd> {
     for _ in 0..RETRIES {
         match open() {
@@ -85,20 +85,20 @@ pub(crate) fn resolve(open: impl Fn() -> rustix::io::Result<OwnedFd>) -> io::Res
     Err(Errno::AGAIN.into())
 }
 
-/// The place of `path` in `root`.
+/// Opens `path` in `root` with `O_PATH`.
 pub fn open_path_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     open_in(root, path, OFlags::PATH, Mode::empty())
 }
 
-/// The folder `path` in `root`, made if missing, with its parents.
+/// Opens the directory `path` in `root`; creates it and its parents if they are missing.
 pub fn create_dir_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let path = past_dangling_links(&root, path)?;
     make_folders(root, &path, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
 }
 
-/// The path that `path` leads to when links on it lead to what is still to be made.
+/// Resolves symlinks on `path` whose targets do not exist yet, so that the targets can be created.
 fn past_dangling_links(root: impl AsFd, path: &Path) -> io::Result<PathBuf> {
-    const MOST_LINKS: usize = 40; // as the kernel follows
+    const MOST_LINKS: usize = 40; // the kernel's limit
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
         match past_one_link(&root, &path)? {
@@ -109,6 +109,7 @@ fn past_dangling_links(root: impl AsFd, path: &Path) -> io::Result<PathBuf> {
     Err(Errno::LOOP.into())
 }
 
+/// Replaces the first dangling symlink on `path` by its target; `None` if there is none.
 fn past_one_link(root: impl AsFd, path: &Path) -> io::Result<Option<PathBuf>> {
     let mut parent = PathBuf::from("/");
     let mut components = path.components();
@@ -137,8 +138,8 @@ fn past_one_link(root: impl AsFd, path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Like `create_dir_in`, but no part of the path may be a link: for file systems that must be found where their path
-/// says.
+/// Like `create_dir_in`, but the path must not contain symlinks: for file systems that must be mounted exactly at their
+/// path.
 pub fn make_plain_folder(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     make_folders(root, path, ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS)
 }
@@ -173,7 +174,7 @@ fn make_folders(root: impl AsFd, path: &Path, how: ResolveFlags) -> io::Result<O
     Ok(at)
 }
 
-/// The file `path` in `root`, made empty if missing, with its parents.
+/// Opens the file `path` in `root`; creates it empty, with its parents, if it is missing.
 pub fn create_file_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     match open_path_in(&root, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -182,7 +183,7 @@ pub fn create_file_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let path = &past_dangling_links(&root, path)?;
     let parent = create_dir_in(&root, path.parent().unwrap_or(Path::new("/")))?;
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // What somebody put there meanwhile is not opened: it may be a FIFO.
+    // A file that was created meanwhile is not opened for writing: it may be a FIFO.
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     match openat(&parent, name, flags, Mode::from_raw_mode(0o644)) {
         Err(Errno::EXIST) | Ok(_) => open_path_in(&root, path),
@@ -190,15 +191,15 @@ pub fn create_file_in(root: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// The host's `/dev/null`, through a mount of its own that cannot be written to: whoever holds the descriptor can
-/// use the device, but not change its owner or mode.
+/// Opens the host's `/dev/null` through a read-only mount of its own: whoever has the descriptor can use the device,
+/// but not change its owner or mode.
 pub fn null() -> io::Result<OwnedFd> {
     let tree = null_mount()?;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(openat(CWD, format!("/proc/self/fd/{}", tree.as_raw_fd()), flags, Mode::empty())?)
 }
 
-/// A mount of the host's `/dev/null` that is not attached anywhere yet and cannot be written to.
+/// A detached, read-only mount of the host's `/dev/null`.
 pub fn null_mount() -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let device = openat(CWD, "/dev/null", flags, Mode::empty())?;
@@ -213,7 +214,7 @@ pub fn null_mount() -> io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// Sends bytes, and descriptors with them.
+/// Sends bytes with descriptors (SCM_RIGHTS).
 pub fn send_with_fds(
     socket: impl AsFd,
     bytes: &[u8],
@@ -227,7 +228,7 @@ pub fn send_with_fds(
     Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
 }
 
-/// Receives bytes, and appends the descriptors that came with them.
+/// Receives bytes, and appends the descriptors that were passed with them.
 pub fn receive_with_fds(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -245,8 +246,8 @@ pub fn receive_with_fds(
     Ok(got.bytes)
 }
 
-/// Opens a new terminal of the `/dev/pts` of this process's root: (ours, the program's). The names below `/dev` are
-/// the container's: only its file system of terminals is asked, and nothing that is mounted over a part of it.
+/// Opens a new pseudo-terminal in the `/dev/pts` of this process's root; returns our end and the program's. The names
+/// below `/dev` belong to the container, so only a real devpts is accepted, and nothing mounted over a part of it.
 pub fn open_pty() -> io::Result<(OwnedFd, OwnedFd)> {
     let root = open_path(Path::new("/"))?;
     let folder = open_in(root, Path::new("/dev/pts"), OFlags::DIRECTORY, Mode::empty())?;
@@ -264,7 +265,7 @@ pub fn open_pty() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// Tells a terminal its size.
+/// Sets the window size of a terminal.
 pub fn set_window_size(terminal: impl AsFd, columns: u16, rows: u16) -> io::Result<()> {
     let size =
         rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -279,7 +280,7 @@ pub fn now() -> (i64, u32) {
     (now.tv_sec, u32::try_from(now.tv_nsec).expect("below a billion"))
 }
 
-/// A second owner of the same descriptor.
+/// Duplicates a descriptor.
 pub fn duplicate(fd: impl AsFd) -> io::Result<File> {
     Ok(File::from(fd.as_fd().try_clone_to_owned()?))
 }

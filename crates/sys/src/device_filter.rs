@@ -1,4 +1,4 @@
-//! Which devices a control group of version 2 may use: a program that the kernel asks at every opening and making.
+//! Device access of a version 2 cgroup: an eBPF program that the kernel runs at every open and mknod of a device.
 
 use std::{
     fs::File,
@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// Attaches a program that allows these and nothing else: lines such as `c 1:3 rwm`, `b *:* m`, or `a` for all.
+/// Attaches a program that allows only these devices: rules such as `c 1:3 rwm`, `b *:* m`, or `a` for all.
 pub(crate) fn attach(group: &Path, rules: &[String]) -> io::Result<()> {
     let rules = rules.iter().map(|rule| Rule::parse(rule)).collect::<io::Result<Vec<_>>>()?;
     let program = load(&program(&rules)?)?;
@@ -25,7 +25,7 @@ const PROG_LOAD: libc::c_int = 5;
 const PROG_ATTACH: libc::c_int = 8;
 const PROGRAM_TYPE: u32 = 15;
 const CGROUP_DEVICE: u32 = 6;
-/// Groups below and above keep their own programs; all must agree.
+/// Other cgroups above and below keep their own programs; access needs the consent of all.
 const ALLOW_MULTI: u32 = 2;
 
 const MKNOD: i32 = 1;
@@ -33,7 +33,7 @@ const READ: i32 = 2;
 const WRITE: i32 = 4;
 const ALL_ACCESS: i32 = MKNOD | READ | WRITE;
 
-/// `None` stands for any.
+/// A device rule. `None` matches any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Rule {
     kind: Option<i32>,
@@ -77,7 +77,7 @@ impl Rule {
         Ok(Self { kind: Some(kind), major: number(numbers.0)?, minor: minor(numbers.1)?, access })
     }
 
-    /// The checks that lead past the rule when one fails, and the answer "yes".
+    /// The checks, which jump past the rule when one fails, followed by "return 1".
     fn instructions(self) -> Vec<Instruction> {
         let mut checks = Vec::new();
         let differs = |register, value: Option<i32>| {
@@ -103,12 +103,12 @@ impl Rule {
     }
 }
 
-/// As the kernel defines it.
+/// An eBPF instruction, in the kernel's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 struct Instruction {
     code: u8,
-    /// The target in the low half, the source in the high one.
+    /// Destination register in the low half, source register in the high half.
     registers: u8,
     offset: i16,
     value: i32,
@@ -124,7 +124,7 @@ const SET: u8 = 0xb7;
 const EXIT: u8 = 0x95;
 
 const RESULT: u8 = 0;
-/// The question is there at first; once it is read, the register is free.
+/// Holds the context at first; free once that is read.
 const SCRATCH: u8 = 1;
 const KIND: u8 = 2;
 const ACCESS: u8 = 3;
@@ -148,7 +148,7 @@ fn return_value(value: i32) -> [Instruction; 2] {
 fn program(rules: &[Rule]) -> io::Result<Vec<Instruction>> {
     let all = Rule { access: ALL_ACCESS, ..Rule::default() };
     if rules.contains(&all) {
-        return Ok(return_value(1).into()); // the kernel refuses programs with parts that are never reached
+        return Ok(return_value(1).into()); // the kernel rejects programs with unreachable instructions
     }
     let mut program = vec![
         Instruction::load(KIND, 0),
@@ -166,6 +166,7 @@ fn program(rules: &[Rule]) -> io::Result<Vec<Instruction>> {
     Ok(program)
 }
 
+/// Attributes of `BPF_PROG_LOAD`.
 #[repr(C)]
 struct ProgLoadAttr {
     kind: u32,
@@ -177,6 +178,7 @@ struct ProgLoadAttr {
     log: u64,
 }
 
+/// Attributes of `BPF_PROG_ATTACH`.
 #[repr(C)]
 struct ProgAttachAttr {
     target: u32,
@@ -197,7 +199,7 @@ fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
         log: 0,
     };
     let fd = bpf(PROG_LOAD, &load)?;
-    // SAFETY: the kernel has just opened it for us, and nobody else knows it.
+    // SAFETY: the kernel has just opened it, and nobody else uses it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(rule, Rule { kind: Some(2), major: Some(1), minor: Some(3), access: 6 });
         let program = rule.instructions();
         let offsets: Vec<_> = program.iter().map(|one| one.offset).collect();
-        assert_eq!(offsets, [7, 6, 5, 0, 0, 2, 0, 0]); // each leads behind the rule
+        assert_eq!(offsets, [7, 6, 5, 0, 0, 2, 0, 0]); // each jumps past the rule
         assert_eq!((program[5].code, program[5].registers), (0x5d, 0x31));
         for wrong in ["", "c 1:3", "x 1:3 r", "c 1 r", "c 1:-3 r", "c 1:3 q", "c 1:3 r w"] {
             assert!(Rule::parse(wrong).is_err(), "{wrong}");

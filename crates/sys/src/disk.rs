@@ -1,8 +1,7 @@
-//! What lies on a disk.
+//! Disk usage of directories.
 //!
-//! How long counting takes is up to whoever wrote the files, and many wait for the answer of
-//! one. So a count that is not done soon goes on in the background, and until then the last
-//! count is the answer.
+//! How long counting takes depends on whoever wrote the files, and many callers wait for the result. A count that takes
+//! longer goes on in the background, and until it is done the previous result is returned.
 
 use std::{
     collections::HashMap,
@@ -18,17 +17,17 @@ use crate::tree::{Found, walk};
 
 /// How long a caller waits.
 const SOON: Duration = Duration::from_millis(100);
-/// How long a count in the background goes on; what it has found by then is its result.
+/// Time limit of a count in the background; what was found by then is its result.
 const LONGEST: Duration = Duration::from_mins(1);
-/// How old a count is when the next one may start.
+/// Minimum age of a result before it is refreshed.
 const FRESH: Duration = Duration::from_secs(10);
-/// How many count in the background at a time.
+/// Maximum number of concurrent background counts.
 const MOST: usize = 4;
-/// How many large trees are remembered.
+/// Maximum number of large trees in the cache.
 const MOST_KNOWN: usize = 1024;
 
-/// Bytes on disk and entries below a folder. What goes in the meantime does not count; links
-/// are not followed, mounts not entered. Of a large tree it is the last count that was made.
+/// Disk usage in bytes and number of entries below a directory. Files that disappear meanwhile do not count; symlinks
+/// are not followed, mounts not entered. For a large tree it is the last cached result.
 pub fn disk_usage(folder: &Path) -> (u64, u64) {
     if let Some(known) = KNOWN.get_or_refresh(folder) {
         return known;
@@ -42,13 +41,14 @@ pub fn disk_usage(folder: &Path) -> (u64, u64) {
 
 static KNOWN: Known = Known(Mutex::new(None));
 
-/// The trees that are too large to be counted while somebody waits.
+/// Cache of the trees that are too large to be counted while a caller waits.
 struct Known(Mutex<Option<HashMap<PathBuf, Entry>>>);
 
+/// A cached result: bytes and entries.
 #[derive(Clone, Copy)]
 struct Entry {
     counted: (u64, u64),
-    /// `None`: it is being counted.
+    /// When it was counted; `None` while a count is running.
     at: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ impl Known {
         Some(counted)
     }
 
-    /// Counts in a thread of its own. A tree that has become small is forgotten.
+    /// Counts in a thread of its own. A tree that has become small is dropped from the cache.
     fn refresh(&'static self, folder: PathBuf) {
         let thread = std::thread::Builder::new().name("disk usage".into());
         let back = folder.clone();
@@ -89,7 +89,7 @@ impl Known {
         if started.is_err()
             && let Some(entry) = self.lock().as_mut().and_then(|known| known.get_mut(&back))
         {
-            entry.at = Some(Instant::now()); // the next caller tries again
+            entry.at = Some(Instant::now()); // the next caller retries
         }
     }
 
@@ -108,7 +108,7 @@ impl Known {
     }
 }
 
-/// What is found in time, and whether that is all.
+/// What was found in time, and whether that is everything.
 fn count(folder: &Path, most: Duration) -> ((u64, u64), bool) {
     let (mut bytes, mut entries) = (0_u64, 0_u64);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

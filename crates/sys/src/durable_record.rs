@@ -1,8 +1,8 @@
-//! Small files in which a node keeps what it must know after a restart.
+//! Durable records: small files with the state that a node needs after a restart.
 //!
-//! A record is written beside its place and renamed into it, so that a reader sees the old one
-//! or the new one. After a power cut, or where somebody has put something else in its place, it
-//! may still be anything: reading one never blocks and never takes more than its limit.
+//! A record is written to a temporary file and renamed into place, so that a reader sees the old or the new one. After
+//! a power failure, or if somebody has replaced it, the file may still contain anything: reading never blocks and never
+//! exceeds its limit.
 
 use std::{
     ffi::OsString,
@@ -14,22 +14,22 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// What a power cut may not take away.
+/// What must survive a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// The record may be lost, or be empty.
+    /// Nothing: the record may be lost, or be empty.
     None,
-    /// The record may be the one before, but is whole.
+    /// The record may be the previous one, but is complete.
     Whole,
-    /// The record stays.
+    /// The new record.
     Kept,
 }
 
-/// How many things are put aside in the place of one record.
+/// Maximum number of files that are moved aside for one record.
 const MOST_ASIDE: u32 = 16;
 
-/// The bytes of a record; none where there is no record. What is no file, or is empty or larger
-/// than `limit`, is an error.
+/// Reads a record; `None` if it does not exist. It is an error if it is not a regular file, is empty, or is larger than
+/// `limit`.
 pub fn read(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
@@ -50,7 +50,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Puts a record in its place.
+/// Writes a record.
 pub fn write(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
     let new = new_path(path)?;
     match fs::remove_file(&new) {
@@ -73,19 +73,19 @@ pub fn write(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()
     Ok(())
 }
 
-/// Whether a name in a folder of records is that of one which was never put in its place.
+/// Whether this is the temporary file of a record.
 pub fn is_new(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b".") && name.ends_with(b".new")
 }
 
-/// Removes a record that was never put in its place: its writer was killed.
+/// Removes the temporary file of a record whose writer was killed.
 pub fn remove_new(path: &Path) {
-    let _ = fs::remove_file(path); // the next start tries again
+    let _ = fs::remove_file(path); // the next start retries
 }
 
-/// Renames what stands in the place of a record, so that a new one can be written and the old
-/// one looked at. Gives its new path.
+/// Renames the file at a record's path, so that a new record can be written and the old file can be inspected. Returns
+/// its new path.
 pub fn put_aside(path: &Path) -> io::Result<PathBuf> {
     let mut last = None;
     for number in 0..MOST_ASIDE {
@@ -97,18 +97,18 @@ pub fn put_aside(path: &Path) -> io::Result<PathBuf> {
         last = Some(aside);
     }
     let last = last.ok_or_else(|| io::Error::other("no name to put a record aside"))?;
-    // the last of many is not worth keeping; a folder may not be empty
+    // the last of many is not worth keeping; it may be a directory with contents
     fs::remove_file(&last).or_else(|_| fs::remove_dir_all(&last))?;
     fs::rename(path, &last)?;
     Ok(last)
 }
 
-/// Whether something that stood in the place of this record was put aside.
+/// Whether a file was moved aside from the path of this record.
 pub fn was_put_aside(path: &Path) -> bool {
     fs::symlink_metadata(aside_path(path, 0)).is_ok()
 }
 
-/// Whether a name in a folder of records is that of one which was put aside.
+/// Whether this is a file that was moved aside.
 pub fn is_aside(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains(".unreadable-"))
 }

@@ -1,8 +1,8 @@
-//! An executable that the processes it becomes cannot be used to overwrite.
+//! Executables that cannot be overwritten through `/proc/PID/exe`.
 //!
-//! A container's first process is a copy of the runtime until it runs its program, and `/proc/self/exe` is the
-//! runtime's own file: a program named so in an image gets hold of it. What runs near containers is therefore
-//! started through a descriptor that leads to the same bytes, but never to a file that can be written.
+//! A container's first process executes the runtime until it executes its own program, and its `/proc/self/exe` is the
+//! runtime's own file, which a malicious image can get hold of (CVE-2019-5736). Programs that run near containers are
+//! therefore started through a descriptor with the same contents that can never be written.
 
 use std::{
     ffi::OsStr,
@@ -18,10 +18,10 @@ use rustix::fs::{
 
 use crate::mount;
 
-/// A descriptor to execute `path` by, as `/proc/self/fd/N`.
+/// Opens a descriptor to execute `path` by, as `/proc/self/fd/N`.
 ///
-/// It is a file of an overlay that has no writable layer, which shares its memory with the file itself; where the
-/// kernel cannot do that, a sealed copy in memory. `empty`: a folder that the overlay needs as a second layer.
+/// It is a file of a read-only overlay, which shares the page cache with the file itself; where the kernel does not
+/// support that, a sealed copy in memory. `empty` is an empty directory that the overlay needs as a second layer.
 pub fn protected(path: &Path, empty: &Path) -> io::Result<OwnedFd> {
     through_overlay(path, empty).or_else(|_| sealed_copy(path))
 }
@@ -34,7 +34,7 @@ fn through_overlay(path: &Path, empty: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let layers =
         [openat(CWD, folder, flags, Mode::empty())?, openat(CWD, empty, flags, Mode::empty())?];
-    // By descriptor: the kernel takes no path of more than 255 bytes here.
+    // By descriptor, because the kernel accepts at most 255 bytes here.
     let names = layers.each_ref().map(|layer| format!("/proc/self/fd/{}", layer.as_raw_fd()));
     let tree = mount::overlay(&names, None)?;
     mount::set_attributes(&tree, mount::READ_ONLY | mount::NO_SUID | mount::NO_DEV, false)?;
@@ -96,7 +96,7 @@ mod tests {
         for executable in [overlay, sealed_copy(&path).expect("copied")] {
             assert!(runs(&executable));
             write(&executable).expect_err("never");
-            // Replaced, as an upgrade does: what is held stays the same.
+            // Replaced as by an upgrade: the open descriptor keeps the old contents.
             fs::rename(program(&fs::canonicalize(empty.path()).expect("a folder")), &path)
                 .expect("replaced");
             assert!(runs(&executable));

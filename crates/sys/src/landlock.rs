@@ -1,4 +1,4 @@
-//! Giving up the file system: a thread and all that it starts keep only what is named.
+//! Landlock: restricts the file system access of a thread and its children.
 
 use std::{
     io,
@@ -8,34 +8,36 @@ use std::{
 
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
-/// Every right over files that the kernels of a version know, from the first on.
+/// All access rights that a Landlock ABI version knows, from version 1 on.
 const ACCESS_FS_BY_ABI: [u64; 5] =
     [(1 << 13) - 1, (1 << 14) - 1, (1 << 15) - 1, (1 << 15) - 1, (1 << 16) - 1];
 const RULE_PATH_BENEATH: libc::c_int = 1;
 const QUERY_ABI_VERSION: u32 = 1;
 
-/// What may be done in a folder, and below it.
+/// What is allowed in a directory and below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
     All,
 }
 
+/// `struct landlock_ruleset_attr`.
 #[repr(C)]
 struct RulesetAttr {
     handled: u64,
 }
 
+/// `struct landlock_path_beneath_attr`.
 #[repr(C, packed)]
 struct PathBeneathAttr {
     allowed: u64,
     folder: libc::c_int,
 }
 
-/// From now on this thread, and every one that it starts, reaches only these
-/// folders. `false` where the kernel cannot do that.
+/// Restricts this thread, and every thread and process that it starts, to these directories. Returns `false` if the
+/// kernel does not support Landlock.
 ///
-/// The thread must have no way to new privileges.
+/// The thread must have `no_new_privs` set, or CAP_SYS_ADMIN.
 pub fn restrict_self(folders: &[(BorrowedFd<'_>, Access)]) -> io::Result<bool> {
     let Some(known) = supported_rights() else { return Ok(false) };
     let rules = ruleset(known)?;
@@ -51,7 +53,7 @@ pub fn restrict_self(folders: &[(BorrowedFd<'_>, Access)]) -> io::Result<bool> {
     if result == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The rights that this kernel knows.
+/// The access rights that this kernel supports; `None` without Landlock.
 fn supported_rights() -> Option<u64> {
     // SAFETY: with this flag the kernel reads no memory.
     let version = unsafe {
@@ -124,7 +126,7 @@ mod tests {
             fs::read_to_string(&outside).expect_err("not its own").kind()
         });
         assert_eq!(confined.join().expect("no panic"), io::ErrorKind::PermissionDenied);
-        // The others go on as before.
+        // Other threads are not restricted.
         assert!(fs::read_dir(other.path()).is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! The one dangerous crate: every `unsafe` and every operating system call of
-//! Tiphys, as safe functions. One file per area.
+//! System calls: every `unsafe` and every operating system call of Tiphys, wrapped in safe functions. One file per
+//! area.
 
 pub mod capability;
 pub mod cgroup;

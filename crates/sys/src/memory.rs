@@ -1,8 +1,8 @@
-//! Free memory that the allocator keeps instead of returning it to the kernel.
+//! Control of the memory that the allocator keeps free instead of returning it to the kernel.
 
 use std::{io, mem::MaybeUninit, time::Duration};
 
-/// How many bytes are free inside the allocator; 0 where it has no statistics.
+/// Number of free bytes in the allocator; 0 where it has no statistics.
 pub fn free() -> usize {
     #[cfg(target_env = "gnu")]
     {
@@ -14,9 +14,9 @@ pub fn free() -> usize {
     0
 }
 
-/// Limits how much free memory the allocator keeps: `arenas` heaps at most, each with at most `top` free bytes at its
-/// end. Blocks of `mapped` bytes and more are mapped by themselves and returned when they are freed. Without these
-/// limits the allocator raises the last two by itself, up to 64 MiB.
+/// Limits the free memory of the allocator: at most `arenas` heaps, each with at most `top` free bytes at its end.
+/// Blocks of `mapped` bytes and more are mapped individually and returned when they are freed. Without these limits the
+/// allocator raises the last two dynamically, up to 64 MiB.
 pub fn limit(arenas: i32, top: i32, mapped: i32) {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [
@@ -31,7 +31,7 @@ pub fn limit(arenas: i32, top: i32, mapped: i32) {
     let _ = (arenas, top, mapped);
 }
 
-/// Returns free pages to the kernel, also from the middle of the heap. Allocations of other threads wait meanwhile.
+/// Returns free pages to the kernel, also from the middle of the heap. Allocations of other threads block meanwhile.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     {
@@ -40,7 +40,7 @@ pub fn give_back() {
     }
 }
 
-/// How much processor time this process has used.
+/// CPU time that this process has used.
 pub fn processor_time() -> io::Result<Duration> {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the kernel writes one timespec there.
@@ -65,7 +65,7 @@ mod tests {
             let pages = pages.split(' ').nth(1).expect("two numbers");
             pages.parse::<usize>().expect("a number") * 4096
         };
-        // Small ones with a few left between them, so that the heap does not shrink by itself.
+        // Small blocks with a few kept between them, so that the heap does not shrink by itself.
         let mut all: Vec<Vec<u8>> = (0..40_000).map(|_| vec![1; 2_000]).collect();
         let full = resident();
         let mut nth = 0;

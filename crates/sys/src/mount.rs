@@ -1,4 +1,4 @@
-//! Mounts by descriptor: trees are prepared detached, then attached.
+//! Mounts by descriptor: mount trees are created detached, configured, then attached.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ pub const NO_DEV: u64 = 4;
 pub const NO_EXEC: u64 = 8;
 const ID_MAP: u64 = 0x0010_0000;
 
-/// How mounts below a tree travel between mount namespaces.
+/// Mount propagation between mount namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     Private,
@@ -27,7 +27,7 @@ pub enum Propagation {
     Shared,
 }
 
-/// A new file system that is not attached anywhere yet. Options without a value are flags.
+/// Creates a detached mount of a new file system. Options without a value are flags.
 pub fn new_filesystem(
     kind: &str,
     options: &[(&str, Option<&str>)],
@@ -45,7 +45,7 @@ pub fn new_filesystem(
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// The file system of the processes of a pid namespace, without being in it. An error on kernels before 6.17.
+/// A procfs of a PID namespace, created from outside of it. Fails on kernels before 6.17.
 pub fn processes(pids: impl AsFd, attributes: u64) -> io::Result<OwnedFd> {
     let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_fd(&context, "pidns", pids)?;
@@ -54,8 +54,8 @@ pub fn processes(pids: impl AsFd, attributes: u64) -> io::Result<OwnedFd> {
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// Folders on top of each other, the first on top; `upper`: above them one that is written
-/// to, and one that the kernel works in.
+/// Creates an overlay of lower directories, topmost first. `upper` is the upper directory and the work directory;
+/// without it the overlay is read-only.
 pub fn overlay(layers: &[impl AsRef<str>], upper: Option<(&str, &str)>) -> io::Result<OwnedFd> {
     let mut above = Vec::new();
     if let Some((upper, work)) = upper {
@@ -64,7 +64,7 @@ pub fn overlay(layers: &[impl AsRef<str>], upper: Option<(&str, &str)>) -> io::R
     let each = layers.iter().map(|layer| ("lowerdir+", Some(layer.as_ref())));
     let options: Vec<_> = each.chain(above.iter().copied()).collect();
     match new_filesystem("overlay", &options, 0) {
-        // kernels before 6.7 take all layers as one short word
+        // kernels before 6.7 take all layers as one option
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             overlay_with_lowerdir(layers, &above)
         }
@@ -72,7 +72,8 @@ pub fn overlay(layers: &[impl AsRef<str>], upper: Option<(&str, &str)>) -> io::R
     }
 }
 
-/// Layers are named by their descriptors, since a word has 255 bytes at the most.
+/// Creates an overlay with the `lowerdir` option. The layers are named by their descriptors, because an option has at
+/// most 255 bytes.
 fn overlay_with_lowerdir(
     layers: &[impl AsRef<str>],
     above: &[(&str, Option<&str>)],
@@ -103,12 +104,13 @@ pub fn clone_tree(file: impl AsFd, recursive: bool) -> io::Result<OwnedFd> {
     Ok(open_tree(file, "", flags)?)
 }
 
-/// Attaches a detached tree over `target`.
+/// Attaches a detached mount tree at `target`.
 pub fn attach_tree(tree: impl AsFd, target: impl AsFd) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(tree, "", target, "", flags)?)
 }
 
+/// `struct mount_attr`.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -118,16 +120,17 @@ struct Attributes {
     user_namespace: u64,
 }
 
-/// Adds attributes to the mount at `tree`, and to all below it if `recursive`.
+/// Sets attributes of the mount at `tree`, and of all mounts below it if `recursive`.
 pub fn set_attributes(tree: impl AsFd, attributes: u64, recursive: bool) -> io::Result<()> {
     mount_setattr(tree, &Attributes { set: attributes, ..Attributes::default() }, recursive)
 }
 
-/// Removes attributes from the mount at `tree`.
+/// Clears attributes of the mount at `tree`.
 pub fn clear_attributes(tree: impl AsFd, attributes: u64) -> io::Result<()> {
     mount_setattr(tree, &Attributes { clear: attributes, ..Attributes::default() }, false)
 }
 
+/// Sets the propagation of the mount at `tree`, and of all mounts below it if `recursive`.
 pub fn set_propagation(tree: impl AsFd, how: Propagation, recursive: bool) -> io::Result<()> {
     let propagation = match how {
         Propagation::Private => libc::MS_PRIVATE,
@@ -137,7 +140,7 @@ pub fn set_propagation(tree: impl AsFd, how: Propagation, recursive: bool) -> io
     mount_setattr(tree, &Attributes { propagation, ..Attributes::default() }, recursive)
 }
 
-/// Shows the owners of files below a detached tree as the user namespace maps them.
+/// Makes a detached tree an idmapped mount: file owners appear as the user namespace maps them.
 pub fn set_id_map(tree: impl AsFd, user_namespace: impl AsFd, recursive: bool) -> io::Result<()> {
     let user_namespace =
         u64::try_from(user_namespace.as_fd().as_raw_fd()).expect("descriptors are not negative");
@@ -165,13 +168,13 @@ fn mount_setattr(tree: impl AsFd, attributes: &Attributes, recursive: bool) -> i
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Detaches what is mounted at `path`, at once, busy or not.
+/// Detaches the mount at `path` lazily, even if it is busy.
 pub fn lazy_unmount(path: &Path) -> io::Result<()> {
     Ok(unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
 }
 
-/// Detaches what is mounted at `path`, of which no part may be a link. Unlike `lazy_unmount`, this is
-/// for paths through folders that a container writes.
+/// Detaches the mount at `path`, which must not contain symlinks. Unlike `lazy_unmount`, this is safe for paths through
+/// directories that a container can write to.
 pub fn detach_exact(path: &Path) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -180,7 +183,7 @@ pub fn detach_exact(path: &Path) -> io::Result<()> {
     Ok(unmount(path, UnmountFlags::DETACH)?)
 }
 
-/// Makes the current folder, which must be a mount, the root of this mount namespace, and forgets the old one.
+/// Makes the current directory, which must be a mount, the root of this mount namespace, and detaches the old root.
 pub fn pivot_root() -> io::Result<()> {
     rustix::process::pivot_root(c".", c".")?;
     unmount(c".", UnmountFlags::DETACH)?;

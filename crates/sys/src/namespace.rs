@@ -1,4 +1,4 @@
-//! Namespaces: new ones, and those of other processes.
+//! Linux namespaces: creating them, and entering those of other processes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,21 +22,21 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).open(path)
 }
 
-/// Moves this thread into the namespace `fd`, or into the namespaces of these kinds of the process whose descriptor
-/// `fd` is. For a pid namespace: the children to come.
+/// Moves this thread into the namespace `fd`; or, if `fd` is a pidfd, into that process's namespaces of these kinds. A
+/// PID namespace applies to future children only.
 pub fn setns(fd: impl AsFd, kind: i32) -> io::Result<()> {
     // SAFETY: `fd` is open for the call.
     check(unsafe { libc::setns(fd.as_fd().as_raw_fd(), kind) }).map(drop)
 }
 
-/// Moves this thread into new namespaces.
+/// Moves this thread into new namespaces of these kinds.
 pub fn unshare(kinds: i32) -> io::Result<()> {
     // SAFETY: CLONE_FILES and CLONE_VM are not among the kinds, so no memory or descriptor changes its owner.
     check(unsafe { libc::unshare(kinds & (MOUNT | NETWORK | IPC | UTS | PID | USER | CGROUP)) })
         .map(drop)
 }
 
-/// Runs `work` on a thread of its own inside the network namespace at `path`.
+/// Runs `work` on a new thread inside the network namespace at `path`.
 pub fn run_in_network_namespace<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -49,7 +49,7 @@ pub fn run_in_network_namespace<T: Send + 'static>(
     thread.join().map_err(|_| io::Error::other("a thread in a network namespace panicked"))?
 }
 
-/// Sets the host name of this process's namespace.
+/// Sets the host name in this process's UTS namespace.
 pub fn set_hostname(name: &str) -> io::Result<()> {
     // SAFETY: a pointer to `name.len()` bytes.
     check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }).map(drop)

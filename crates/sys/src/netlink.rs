@@ -1,7 +1,6 @@
-//! Netlink: links, addresses, routes and neighbours, and the socket and the
-//! encoding that `nft` uses too. Everything is synchronous: a call acts in the
-//! network namespace of the calling thread, and `run_in_netns` brings a thread of its
-//! own into another one.
+//! Netlink: links, addresses, routes, neighbours and conntrack; also the socket and encoding that `nft` uses.
+//! Everything is synchronous. A call acts in the network namespace of the calling thread; `run_in_netns` runs work in
+//! another namespace, on a thread of its own.
 
 mod address;
 mod cidr;
@@ -26,19 +25,19 @@ pub use socket::{NetlinkFamily, Socket};
 
 use std::io;
 
-/// What went wrong, with the request that the kernel refused.
+/// A netlink error, with the request that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel answered with an error number.
+    /// The kernel returned an error number.
     #[error("{what}: {source}{}", detail(.message.as_deref()))]
     Kernel { what: String, source: io::Error, message: Option<String> },
-    /// The socket itself failed, or no answer came in time.
+    /// The socket failed, or no response came in time.
     #[error("netlink socket: {0}")]
     Socket(#[source] io::Error),
     /// The thread could not enter the namespace.
     #[error("network namespace: {0}")]
     Namespace(#[source] io::Error),
-    /// The answer could not be read.
+    /// The response could not be parsed.
     #[error("malformed netlink answer to {0}")]
     Malformed(String),
     #[error("no such interface: {0}")]
@@ -48,12 +47,12 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The thing was there already: often as good as success.
+    /// Whether the object already exists, which often counts as success.
     pub fn is_already_exists(&self) -> bool {
         self.errno() == Some(libc::EEXIST)
     }
 
-    /// The thing was not there: often as good as success when removing.
+    /// Whether the object does not exist, which often counts as success of a removal.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NoLink(_))
             || matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV))

@@ -1,6 +1,5 @@
-//! nftables over netlink, without the `nft` program: a table is a value
-//! (`Table`), the step from one value to the next is a `Batch`, and a batch is
-//! one transaction of the kernel: all of it or nothing.
+//! nftables over netlink, without the `nft` program. A table is a value (`Table`), the difference between two values is
+//! a `Batch`, and a batch is one atomic transaction of the kernel.
 
 mod batch;
 mod diff;

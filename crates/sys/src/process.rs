@@ -1,4 +1,4 @@
-//! Making, ending and waiting for processes.
+//! Processes: fork, exec, wait, signals and process attributes.
 
 use std::{
     convert::Infallible,
@@ -8,7 +8,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// How a child ended, as `wait` says.
+/// How a child ended, as `wait` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     Exited(i32),
@@ -16,7 +16,7 @@ pub enum ExitStatus {
 }
 
 impl ExitStatus {
-    /// The shell's convention: 128 + the signal's number.
+    /// The exit code in the shell's convention: 128 + the signal number.
     pub fn code(self) -> i32 {
         match self {
             Self::Exited(code) => code,
@@ -25,15 +25,15 @@ impl ExitStatus {
     }
 }
 
-/// How a child ends whose code panics: as a Rust program does.
+/// Exit code of a child whose closure panics, the same as for a Rust program.
 pub(crate) const PANICKED: i32 = 101;
 
-/// Runs `child` in a new process that begins as a copy of this one, with new namespaces for `namespaces`
-/// (`CLONE_NEW…`). The child ends with what `child` returns and runs nothing else.
+/// Runs `child` in a new process that begins as a copy of this one, with new namespaces of the kinds `namespaces`
+/// (`CLONE_NEW…`). The child exits with the result of `child` and runs nothing else.
 ///
-/// Refused in a process with more than one thread: a copy of it would find locks held by threads that it lacks.
+/// Fails in a process with more than one thread: its copy would find locks held by threads that do not exist in it.
 pub fn fork(namespaces: i32, child: impl FnOnce() -> i32) -> io::Result<i32> {
-    // Without a file of /proc, which may be a container's.
+    // Does not read /proc, which may be a container's.
     // SAFETY: the kernel refuses this flag in a process with several threads; otherwise it changes nothing.
     if unsafe { libc::unshare(libc::CLONE_THREAD) } != 0 {
         return Err(io::Error::other("fork in a process with several threads"));
@@ -44,24 +44,24 @@ pub fn fork(namespaces: i32, child: impl FnOnce() -> i32) -> io::Result<i32> {
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            // A panic must not unwind into what the parent was doing.
+            // A panic must not unwind into the parent's code.
             end(catch_unwind(AssertUnwindSafe(child)).unwrap_or(PANICKED))
         }
         pid => Ok(i32::try_from(pid).expect("a process id")),
     }
 }
 
-/// Ends this process at once: nothing of the original's (buffers, exit handlers) may run in its copy.
+/// Ends this process at once, without exit handlers and buffers of the original process.
 pub fn end(code: i32) -> ! {
     // SAFETY: ends the process.
     unsafe { libc::_exit(code) }
 }
 
-/// A program as the kernel takes it: running it needs no memory.
+/// A program with its arguments, prepared so that exec allocates no memory.
 #[derive(Debug)]
 pub struct Program {
     path: CString,
-    /// Each ends with null and points to a string of `_owned`.
+    /// Null-terminated arrays of pointers into `_owned`.
     args: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
     _owned: [Vec<CString>; 2],
@@ -75,7 +75,7 @@ impl Program {
         Self { args: pointers(&args), env: pointers(&env), path, _owned: [args, env] }
     }
 
-    /// Replaces this process. Returns only when that failed.
+    /// Replaces this process. Returns only on failure.
     pub fn exec(&self) -> io::Error {
         // SAFETY: both arrays end with null and point to strings that live as long as `self`.
         unsafe { libc::execve(self.path.as_ptr(), self.args.as_ptr(), self.env.as_ptr()) };
@@ -83,7 +83,7 @@ impl Program {
     }
 }
 
-/// The next child that has ended, if one has.
+/// Reaps the next child that has exited, if any.
 pub fn reap() -> Option<(i32, ExitStatus)> {
     let mut status = 0;
     // SAFETY: `status` is a valid place to write to.
@@ -91,7 +91,7 @@ pub fn reap() -> Option<(i32, ExitStatus)> {
     (pid > 0).then(|| (pid, exit_status(status)))
 }
 
-/// Waits for one child.
+/// Waits for a child.
 pub fn wait(pid: i32) -> io::Result<ExitStatus> {
     loop {
         let mut status = 0;
@@ -131,7 +131,7 @@ pub fn signalfd(signals: &[i32]) -> io::Result<OwnedFd> {
     }
 }
 
-/// Gives a new program the signals as it expects them: none blocked, all with their default action.
+/// Resets signals for a new program: none blocked, all with their default action.
 pub fn reset_signals() {
     let set = signal_set(&[]);
     // SAFETY: `set` is initialised; SIG_DFL is a valid action for each signal that allows one.
@@ -143,8 +143,8 @@ pub fn reset_signals() {
     }
 }
 
-/// Ends this process as `signal` does by default, whatever is installed for it. What waits for it sees a process that
-/// the signal ended.
+/// Ends this process by the default action of `signal`, whatever handler is installed, so that its parent sees a
+/// process killed by the signal.
 pub fn die_by_signal(signal: i32) -> ! {
     let set = signal_set(&[signal]);
     // SAFETY: `set` is initialised; SIG_DFL is a valid action; raise takes a number.
@@ -156,7 +156,7 @@ pub fn die_by_signal(signal: i32) -> ! {
     end(128 + signal)
 }
 
-/// Ends this process as a write to a pipe that nobody reads does by default: without a word.
+/// Ends this process silently, as SIGPIPE does by default.
 pub fn die_by_broken_pipe() -> ! {
     die_by_signal(libc::SIGPIPE)
 }
@@ -173,7 +173,7 @@ fn signal_set(signals: &[i32]) -> libc::sigset_t {
     }
 }
 
-/// Reaps children for ever: the whole life of a sandbox's init.
+/// Reaps children for ever: the main loop of a sandbox's pause process.
 pub fn reap_forever() -> Infallible {
     let set = signal_set(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT]);
     // SAFETY: `set` is initialised.
@@ -190,31 +190,31 @@ pub fn reap_forever() -> Infallible {
     }
 }
 
-/// Orphans of our descendants become our children, so that they are reaped.
+/// Makes this process a subreaper: orphaned descendants become its children, so that they are reaped.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
-/// The child gets `signal` when its parent's thread ends.
+/// Makes the kernel send `signal` to this process when its parent's thread ends.
 pub fn die_with_parent(signal: i32) -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) }).map(drop)
 }
 
-/// Neither memory nor descriptors of this process may be looked at by others of the same user.
+/// Makes this process non-dumpable: other processes of the same user cannot read its memory or descriptors.
 pub fn set_non_dumpable() -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
 
-/// The name in `ps`, at most 15 bytes.
+/// Sets the name in `ps`, at most 15 bytes.
 pub fn set_name(name: &CStr) {
     // SAFETY: `name` ends with nul and outlives the call.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
-/// Changes groups and user for good. Capabilities are kept for the caller to set.
+/// Changes user and groups permanently. Capabilities are kept for the caller to set.
 pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     // SAFETY: `groups` is a valid array of its length; the rest are numbers.
     unsafe {
@@ -227,7 +227,7 @@ pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// No program started from here on can gain privileges.
+/// Sets `no_new_privs`: no program started from here on can gain privileges.
 pub fn no_new_privileges() -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
@@ -253,8 +253,8 @@ pub fn set_cloexec_from_3() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Closes every descriptor from 3 on, but `kept`. For a copy of a process that must hold nothing of the original's.
-/// Whoever calls this must not use or drop other owned descriptors afterwards.
+/// Closes every descriptor from 3 on, except `kept`. For a forked process that must hold nothing of the original. The
+/// caller must not use or drop other owned descriptors afterwards.
 pub fn close_fds_except(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut kept: Vec<u32> =
         kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
@@ -274,7 +274,7 @@ pub fn close_fds_except(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// A descriptor of a child, which must not have been waited for.
+/// A pidfd of a child that has not been reaped.
 pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers; the new descriptor belongs to nobody else.
     unsafe {
@@ -284,8 +284,8 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Gives this process and its children a session keyring of their own, without what was in the old one.
-/// Where that is not allowed, programs cannot reach one either.
+/// Gives this process and its children a new session keyring, without the contents of the old one. Where that is not
+/// permitted, programs cannot reach a keyring either.
 pub fn new_session_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: libc::c_int = 1;
     let name = std::ptr::null::<libc::c_char>();
@@ -299,17 +299,16 @@ pub fn new_session_keyring() -> io::Result<()> {
     }
 }
 
-/// Lets this process run on every processor that its cpuset allows.
+/// Lets this process run on every CPU that its cpuset allows.
 pub fn reset_affinity() -> io::Result<()> {
-    let all = [u8::MAX; 1024]; // 8,192 processors, as many as kernels are built for
+    let all = [u8::MAX; 1024]; // 8,192 CPUs, the maximum of the kernel
     // SAFETY: the mask is read in the length that is passed.
     let set = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, all.len(), all.as_ptr()) };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives this process the scheduling and the memory layout of any other, whatever the node was started with: nice value
-/// and input and output priority of 0, no real-time class, addresses that cannot be guessed. Where the machine does not
-/// allow one of them, it stays as it is.
+/// Resets scheduling and memory layout, whatever the node was started with: nice value and I/O priority 0, no real-time
+/// class, address space randomization. Settings that the host does not permit stay as they are.
 pub fn reset_scheduling() {
     const NORMAL: libc::c_int = 0; // SCHED_OTHER, which is also called SCHED_NORMAL
     const OWN_PROCESS: libc::c_int = 1; // IOPRIO_WHO_PROCESS
@@ -323,18 +322,19 @@ pub fn reset_scheduling() {
     }
 }
 
-/// Makes standard input, a terminal, the controlling one of this process, which leads its session.
+/// Makes standard input, a terminal, the controlling terminal of this process, which leads its session.
 pub fn set_controlling_terminal() -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) }).map(drop)
 }
 
-/// A new session, without a terminal.
+/// Starts a new session, without a terminal.
 pub fn new_session() {
     // SAFETY: fails only for a group leader, which then has what it wants.
     unsafe { libc::setsid() };
 }
 
+/// Converts -1 into the last OS error.
 pub(crate) fn check(result: i32) -> io::Result<i32> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

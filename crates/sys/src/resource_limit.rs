@@ -1,4 +1,4 @@
-//! Limits on what one process may use (`setrlimit`).
+//! Resource limits of a process (`setrlimit`).
 
 use std::io;
 
@@ -7,8 +7,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// No limit.
 pub const UNLIMITED: Option<u64> = None;
 
-/// Sets the soft and the hard limit of a resource. What a process lacks the rights for, it keeps: neither is set
-/// above the hard limit that it has.
+/// Sets the soft and the hard limit of a resource. Without the privilege to raise limits, neither is set above the
+/// current hard limit.
 pub fn set(resource: Resource, soft: Option<u64>, hard: Option<u64>) -> io::Result<()> {
     if setrlimit(resource, Rlimit { current: soft, maximum: hard }).is_ok() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! System call filters: compiled from profiles once, loaded from bytes later.
+//! Seccomp filters: compiled from profiles once, loaded from bytes later.
 
 use std::{collections::BTreeMap, io};
 
@@ -10,7 +10,7 @@ use seccompiler::{
 use crate::seccomp_exemption::Exemption;
 pub use crate::syscall::{names, number};
 
-/// What happens to a call.
+/// What happens to a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     Allow,
@@ -35,7 +35,7 @@ pub enum Compare {
     Masked(u64),
 }
 
-/// One condition on an argument.
+/// A condition on one argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Condition {
     pub argument: u8,
@@ -43,7 +43,7 @@ pub struct Condition {
     pub value: u64,
 }
 
-/// `action` for the calls `numbers` when all `conditions` hold.
+/// Applies `action` to `syscalls` when all `conditions` hold.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub syscalls: Vec<i64>,
@@ -55,11 +55,11 @@ type RulesBySyscall = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Compiles a profile to programs for `load`, in loading order.
 ///
-/// A program has one action beside its default, so each further action is a program of its own; of
-/// several, the kernel obeys the strictest.
+/// A program has one action beside its default, so each further action needs a program of its own; of several results,
+/// the kernel applies the strictest.
 ///
-/// Calls that are newer than all that the profile speaks of do not exist (`ENOSYS`), unless its default allows them:
-/// libraries try new calls and then the old ones, but take `EPERM` for an answer.
+/// System calls that are newer than all that the profile mentions fail with `ENOSYS`, unless the default allows them: C
+/// libraries try new calls and fall back to old ones, but treat `EPERM` as the result.
 pub fn compile(default: Action, rules: &[Rule]) -> io::Result<Vec<Vec<u64>>> {
     let mut actions: Vec<Action> =
         rules.iter().map(|rule| rule.action).filter(|action| *action != default).collect();
@@ -72,7 +72,7 @@ pub fn compile(default: Action, rules: &[Rule]) -> io::Result<Vec<Vec<u64>>> {
     let newest = newest.and_then(|number| u32::try_from(*number).ok()).unwrap_or(LAST);
     let mut programs = Vec::new();
     if default != Action::Allow {
-        // Whatever any rule speaks of passes here; the programs below judge it.
+        // System calls that any rule mentions pass here; the programs below handle them.
         let calls = calls(rules.iter().filter(|rule| rule.action != default))?;
         programs.push(program(calls, default, Action::Allow, newest)?);
     }
@@ -83,8 +83,8 @@ pub fn compile(default: Action, rules: &[Rule]) -> io::Result<Vec<Vec<u64>>> {
     Ok(programs)
 }
 
-/// The programs with an exemption each. They are made before the first is loaded: afterwards
-/// even asking for memory may be forbidden.
+/// The programs, each preceded by the exemption. They are built before the first one is loaded, because afterwards even
+/// allocating memory may be forbidden.
 pub fn with_exemption(programs: &[Vec<u64>], exemption: &Exemption) -> io::Result<Vec<Vec<u64>>> {
     let program = |program: &Vec<u64>| {
         let all = [&exemption.program()[..], &program[..]].concat();
@@ -96,7 +96,7 @@ pub fn with_exemption(programs: &[Vec<u64>], exemption: &Exemption) -> io::Resul
     programs.iter().map(program).collect()
 }
 
-/// Applies compiled programs to this process, for good.
+/// Loads compiled programs into this process, permanently.
 pub fn load(programs: &[Vec<u64>]) -> io::Result<()> {
     for program in programs {
         let filter = libc::sock_fprog {
@@ -149,25 +149,25 @@ fn condition(from: &Condition) -> io::Result<SeccompCondition> {
         .map_err(io::Error::other)
 }
 
-/// Numbers above are another interface of the same machine (x32), which profiles do not speak of.
+/// Higher numbers belong to the x32 ABI, which profiles do not cover.
 const LAST: u32 = 0x3fff_ffff;
 
-/// How the kernel names this machine.
+/// AUDIT_ARCH of this architecture.
 pub(crate) const MACHINE: u32 =
     if cfg!(target_arch = "aarch64") { 0xc000_00b7 } else { 0xc000_003e };
 
-/// Where a call's data have these.
+/// Offsets in `struct seccomp_data`.
 pub(crate) const NUMBER: u32 = 0;
 pub(crate) const ARCHITECTURE: u32 = 4;
-/// Instructions, and what a program can return.
+/// BPF instructions, and return values.
 pub(crate) const LOAD: u16 = 0x20;
 pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
 pub(crate) const RETURN: u16 = 0x06;
 pub(crate) const SECCOMP_RET_ALLOW: u32 = 0x7fff_0000;
-/// As many instructions as the kernel takes.
+/// Maximum number of instructions that the kernel accepts.
 const LONGEST: usize = 4096;
 
-/// The beginning of a program: calls of this machine with a number above `newest` do not exist.
+/// The beginning of a program: native system calls with a number above `newest` fail with ENOSYS.
 fn unknown_calls(newest: u32) -> [u64; 5] {
     const JUMP_IF_GREATER: u16 = 0x25;
     const SECCOMP_RET_ERRNO: u32 = 0x0005_0000;
@@ -181,7 +181,7 @@ fn unknown_calls(newest: u32) -> [u64; 5] {
     ]
 }
 
-/// One instruction, as the kernel reads it.
+/// Encodes one BPF instruction.
 pub(crate) fn word(code: u16, if_true: u8, if_false: u8, value: u32) -> u64 {
     let (code, k) = (code.to_ne_bytes(), value.to_ne_bytes());
     u64::from_ne_bytes([code[0], code[1], if_true, if_false, k[0], k[1], k[2], k[3]])

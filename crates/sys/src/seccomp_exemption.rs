@@ -1,13 +1,12 @@
-//! The calls of a process between loading its system call filter and running its program.
+//! System calls of a process between loading its seccomp filter and executing its program.
 //!
-//! A process that others in a container can trace must have its filter when it appears there. So
-//! the filter is loaded before the process is forked into the container's pid namespace, and the
-//! fork, its session and its terminal come after: a profile may forbid them to the program. Every
-//! filter therefore begins with a rule that allows exactly these calls, in this form, to whoever
-//! knows a random number. It travels in the sixth argument, which these calls do not have.
+//! A process that others in a container can trace must have its filter when it appears there. The filter is therefore
+//! loaded before the process is forked into the container's PID namespace; the fork, setsid and the terminal come
+//! afterwards, and a profile may forbid them. So every filter begins with a rule that allows exactly these calls, in
+//! this form, if a random secret is passed. The secret is in the sixth argument, which these calls do not have.
 //!
-//! The program never learns the number. If it did, it could fork, lead a session and drop
-//! capabilities, and nothing else.
+//! The program never learns the secret. If it did, it could only fork, create a session, set its controlling terminal
+//! and drop capabilities.
 
 use std::{
     io,
@@ -23,23 +22,24 @@ use crate::{
     },
 };
 
-/// What a filter must let through.
+/// The exemption that a filter must contain.
 #[derive(Debug)]
 pub struct Exemption {
     secret: u64,
 }
 
-/// A process id in memory that a process shares with its children. The kernel writes it when the
-/// process is made, before it runs.
+/// A pid in memory that a process shares with its children. The kernel writes it when the process is created, before it
+/// runs.
 #[derive(Debug)]
 pub struct SharedPid {
     page: std::ptr::NonNull<AtomicI32>,
 }
 
-/// As a fork, by the parent's parent, with the number of the new process written.
+/// Flags of clone: fork a sibling (a child of the parent's parent), and store its pid.
 const FORK: i32 = libc::CLONE_PARENT | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
 
 impl Exemption {
+    /// An exemption with a new random secret.
     pub fn new() -> io::Result<Self> {
         let mut bytes = [0; 8];
         // SAFETY: the kernel writes at most as many bytes as there are.
@@ -50,15 +50,15 @@ impl Exemption {
         Ok(Self { secret: u64::from_ne_bytes(bytes) })
     }
 
-    /// The beginning of a filter that has this exemption.
+    /// The beginning of a filter with this exemption.
     pub(crate) fn program(&self) -> [u64; 18] {
-        const ARGUMENTS: u32 = 16; // where the call's data have them
+        const ARGUMENTS: u32 = 16; // offset in `struct seccomp_data`
         const PERMIT: u8 = 17;
         const REST: u8 = 18;
         let (low, high) = if cfg!(target_endian = "big") { (4, 0) } else { (0, 4) };
         let load = |from: u32| word(LOAD, 0, 0, from);
         let argument = |number: u32, half: u32| load(ARGUMENTS + number * 8 + half);
-        // The instruction `at` goes on at `equal` or at `other`.
+        // The instruction `at` jumps to `equal` or to `other`.
         let jump = |at: u8, value: u32, equal: u8, other: u8| {
             word(JUMP_IF_EQUAL, equal - at - 1, other - at - 1, value)
         };
@@ -86,8 +86,8 @@ impl Exemption {
         ]
     }
 
-    /// Runs `child` in a new process that is a child of this one's parent, and writes its number
-    /// to `pid` before. This process must have one thread.
+    /// Runs `child` in a new process that is a child of this one's parent; the kernel writes its pid to `pid` before it
+    /// runs. This process must have only one thread.
     pub fn fork_sibling(&self, pid: &SharedPid, child: impl FnOnce() -> i32) -> io::Result<()> {
         let flags = libc::c_long::from(FORK);
         // SAFETY: clone without CLONE_VM and with a null stack is fork, and the caller has one thread;
@@ -110,13 +110,13 @@ impl Exemption {
         }
     }
 
-    /// A new session, without a terminal.
+    /// Starts a new session, without a terminal.
     pub fn new_session(&self) {
         // SAFETY: takes no argument but ours; fails only for a group leader, which has what it wants.
         unsafe { libc::syscall(libc::SYS_setsid, 0_u64, 0_u64, 0_u64, 0_u64, 0_u64, self.secret) };
     }
 
-    /// Makes standard input, a terminal, the controlling one of this process, which leads its session.
+    /// Makes standard input, a terminal, the controlling terminal of this process, which leads its session.
     pub fn take_terminal(&self) -> io::Result<()> {
         let request = libc::c_long::try_from(libc::TIOCSCTTY).map_err(io::Error::other)?;
         // SAFETY: takes numbers.
@@ -126,8 +126,8 @@ impl Exemption {
         if taken == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Sets the effective, permitted and inheritable sets of this process. The ambient one loses
-    /// what is no longer permitted.
+    /// Sets the effective, permitted and inheritable capability sets of this process. The ambient set loses what is no
+    /// longer permitted.
     pub fn set_capabilities(
         &self,
         held: CapabilitySet,
@@ -144,6 +144,7 @@ impl Exemption {
 }
 
 impl SharedPid {
+    /// Maps the shared memory.
     pub fn new() -> io::Result<Self> {
         let (protection, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -158,15 +159,15 @@ impl SharedPid {
         Ok(Self { page: page.ok_or_else(|| io::Error::other("memory at address 0"))? })
     }
 
-    /// Keeps it from the children of this process: they could write it. What the kernel writes
-    /// goes to this process's memory.
+    /// Unmaps the memory in children of this process, because they could write to it. The kernel still writes to this
+    /// process's mapping.
     pub fn hide_from_children(&self) -> io::Result<()> {
         let (page, length) = (self.page.as_ptr().cast(), size_of::<AtomicI32>());
         // SAFETY: mapped by `new` with this length; only what forks copy changes.
         process::check(unsafe { libc::madvise(page, length, libc::MADV_DONTFORK) }).map(drop)
     }
 
-    /// The process, once it has been made.
+    /// The pid, once the process has been created.
     pub fn get(&self) -> Option<i32> {
         // SAFETY: mapped until this is dropped, aligned to a page, and zero at first.
         let pid = unsafe { self.page.as_ref() }.load(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Starting a process that gets just these descriptors, and taking them there.
+//! Passing descriptors to a new process.
 
 use std::{
     io,
@@ -9,13 +9,13 @@ use std::{
     process::Command,
 };
 
-/// The first descriptor behind standard input, output and error.
+/// The first descriptor after standard input, output and error.
 const FIRST_PASSED_FD: RawFd = 3;
-/// Above what anybody passes, so that moving one does not overwrite another.
+/// Higher than any passed descriptor, so that moving one does not overwrite another.
 const SCRATCH_FD_BASE: RawFd = 200;
 
-/// The command's process begins a session of its own and has these descriptors as
-/// 3, 4, 5…; all others of ours are closed in it.
+/// Passes these descriptors to the command's process as 3, 4, 5…; all others are closed in it. The process starts a
+/// session of its own.
 pub fn pass_fds(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let count = RawFd::try_from(descriptors.len()).expect("a few descriptors");
     let moved = move || {
@@ -46,8 +46,8 @@ pub fn pass_fds(command: &mut Command, descriptors: Vec<OwnedFd>) {
     unsafe { command.pre_exec(moved) };
 }
 
-/// The command's process is in these cgroups before its program runs: `procs` are their files
-/// `cgroup.procs`, open for writing.
+/// Moves the command's process into these cgroups before its program runs. `procs` are their `cgroup.procs` files, open
+/// for writing.
 pub fn enter_cgroups(command: &mut Command, procs: Vec<OwnedFd>) {
     let enter = move || {
         for file in &procs {
@@ -61,12 +61,12 @@ pub fn enter_cgroups(command: &mut Command, procs: Vec<OwnedFd>) {
     unsafe { command.pre_exec(enter) };
 }
 
-/// Takes the descriptor that was passed as number `3 + at`.
+/// Takes ownership of the descriptor that was passed as number `3 + at`.
 pub fn take_passed_fd(at: usize) -> io::Result<OwnedFd> {
     let number = FIRST_PASSED_FD + RawFd::try_from(at).map_err(io::Error::other)?;
     // SAFETY: only asks whether the number is open.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-    // SAFETY: it is open, and whoever was started with it has nobody else to own it.
+    // SAFETY: it is open, and nothing else in this process owns a descriptor that was passed to it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -87,13 +87,13 @@ mod tests {
         command.args(["-c", "echo hello >&3; ls /proc/self/fd | wc -l >&3"]);
         pass_fds(&mut command, vec![writer.into()]);
         let mut child = command.spawn().expect("a shell");
-        drop(command); // and with it our end for writing
+        drop(command); // and with it our writing end
         let mut said = String::new();
         reader.read_to_string(&mut said).expect("what it wrote");
         assert!(child.wait().expect("its end").success());
         let mut lines = said.lines();
         assert_eq!(lines.next(), Some("hello"));
-        // 0, 1, 2, 3, and the folder that ls itself reads
+        // 0, 1, 2, 3, and the directory that ls itself reads
         let open: usize = lines.next().and_then(|n| n.trim().parse().ok()).expect("a number");
         assert!(open <= 6, "{said}");
     }

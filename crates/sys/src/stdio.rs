@@ -1,4 +1,4 @@
-//! Pipes and terminals of processes, for asynchronous use.
+//! Asynchronous pipes and terminals of processes.
 
 use std::{
     io,
@@ -11,11 +11,12 @@ use std::{
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, unix::AsyncFd};
 
-/// One end of a pipe, or a terminal. Clones share it.
+/// One end of a pipe, or a terminal. Clones share the descriptor.
 #[derive(Clone, Debug)]
 pub struct StdioStream(Arc<AsyncFd<OwnedFd>>);
 
 impl StdioStream {
+    /// Registers a descriptor with the Tokio runtime, in non-blocking mode.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         // SAFETY: an owned descriptor stays the same and open for as long as the value lives in there.
@@ -42,7 +43,7 @@ impl AsyncRead for StdioStream {
                     buffer.advance(got);
                     return Poll::Ready(Ok(()));
                 }
-                // A terminal whose programs have all gone.
+                // EIO: all programs on the terminal have exited, which counts as the end of file.
                 Ok(Err(error)) if error.raw_os_error() == Some(5) => return Poll::Ready(Ok(())),
                 Ok(Err(error)) => return Poll::Ready(Err(error)),
                 Err(_would_block) => {}

@@ -1,10 +1,10 @@
-//! System calls by name: profiles name them, filters number them.
+//! Numbers of system calls by name: seccomp profiles use names, filters use numbers.
 
 macro_rules! table {
     ($($name:ident = $number:ident),* $(,)?) => { &[$((stringify!($name), libc::$number)),*] };
 }
 
-/// The number of a call on this architecture.
+/// The number of a system call on this architecture.
 pub fn number(name: &str) -> Option<i64> {
     COMMON_SYSCALLS
         .iter()
@@ -13,7 +13,7 @@ pub fn number(name: &str) -> Option<i64> {
         .map(|(_, number)| *number)
 }
 
-/// Every call known here.
+/// All known system calls.
 pub fn names() -> impl Iterator<Item = &'static str> {
     COMMON_SYSCALLS.iter().chain(ARCH_SYSCALLS).map(|(name, _)| *name)
 }

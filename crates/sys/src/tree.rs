@@ -1,9 +1,8 @@
-//! Trees of folders that containers write: removing them, and looking at all that is in them.
+//! Removing and walking directory trees that containers can write to.
 //!
-//! A container decides how deep and how wide such a tree is, what its links lead to, and may
-//! still move folders about while we are in it. So nothing here recurses or builds paths: a
-//! folder is entered by one name from its open parent, never through a link or into a mount,
-//! and only so many folders are open at a time.
+//! A container decides how deep and how wide such a tree is and where its symlinks lead, and may move directories
+//! meanwhile. So nothing here recurses or builds paths: a directory is opened by its name in its open parent, never
+//! through a symlink or into a mount, and the number of open directories is limited.
 
 mod remove;
 mod walk;
@@ -20,7 +19,7 @@ pub use self::{
     walk::{Found, walk},
 };
 
-/// Opens the folder `name` of `parent`: `LOOP` for a link, `XDEV` for a mount point.
+/// Opens the directory `name` of `parent`: fails with `LOOP` for a symlink, `XDEV` for a mount point.
 fn open_folder(parent: impl AsFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH
@@ -30,7 +29,7 @@ fn open_folder(parent: impl AsFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     openat2(parent, name, flags, Mode::empty(), resolve)
 }
 
-/// The next entry that is neither the folder itself nor its parent.
+/// The next entry except `.` and `..`.
 fn next_entry(folder: &mut Dir) -> Option<rustix::io::Result<DirEntry>> {
     loop {
         match folder.read()? {
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
     use crate::mount;
 
-    /// Deeper than a recursion's stack and much deeper than a path can be.
+    /// Too deep for recursion, and much deeper than a path can be.
     const DEEP: usize = 20_000;
 
     fn open(path: &Path) -> OwnedFd {
@@ -57,7 +56,7 @@ mod tests {
         openat(CWD, path, flags, Mode::empty()).expect("a folder")
     }
 
-    /// Nests folders, with a file in the last.
+    /// Nests directories, with a file in the last one.
     fn nest(top: &Path, depth: usize) {
         let mut at = open(top);
         for _ in 0..depth {
@@ -78,7 +77,7 @@ mod tests {
         fs::create_dir_all(top.join("a/b")).expect("made");
         fs::write(top.join("a/b/c"), "x").expect("written");
         let (mut folders, mut others) = (0, 0);
-        // in a small stack, as threads that do such work have
+        // with a small stack, as threads for such work have
         let small = std::thread::Builder::new().stack_size(128 << 10);
         let small = small.spawn(move || {
             walk(open(&top), &mut |found| {

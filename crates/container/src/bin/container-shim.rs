@@ -1,4 +1,4 @@
-//! The shim alone, for the tests of this crate; the full binary has it as a subcommand.
+//! The shim as a program of its own, for the tests of this crate; the full binary has it as a subcommand.
 
 use std::process::ExitCode;
 

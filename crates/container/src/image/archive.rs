@@ -1,5 +1,5 @@
-//! Images from archives: OCI layouts (`index.json`) and what `docker save` writes (`manifest.json`), plain or
-//! compressed. Members come in any order, so every file is taken in first and found by its path afterwards.
+//! Imports images from archives: OCI layouts (`index.json`) and the format of `docker save` (`manifest.json`), plain or
+//! compressed. Members come in any order, so every file is ingested first and looked up by its path afterwards.
 
 use std::{
     collections::HashMap,
@@ -21,6 +21,7 @@ const MAX_ENTRIES: usize = 100_000;
 pub(super) const IMAGE_NAME_ANNOTATION: &str = "io.containerd.image.name";
 pub(super) const REF_NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 
+/// Imports every image of an archive.
 pub(super) fn import(inner: &Inner, archive: impl Read) -> Result<Vec<Image>> {
     let members = ArchiveEntries::read(inner, archive)?;
     if let Some(index) = members.read_json("index.json")? {
@@ -39,6 +40,7 @@ pub(super) fn import(inner: &Inner, archive: impl Read) -> Result<Vec<Image>> {
     }
 }
 
+/// An entry of docker's `manifest.json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct DockerImage {
@@ -48,7 +50,7 @@ struct DockerImage {
     layers: Vec<String>,
 }
 
-/// The files of an archive by path, and its symbolic links: `docker save` shares layers so.
+/// The files of an archive by path, and its symlinks, by which `docker save` shares layers.
 struct ArchiveEntries<'a> {
     inner: &'a Inner,
     files: HashMap<String, (Digest, u64)>,
@@ -89,7 +91,8 @@ impl<'a> ArchiveEntries<'a> {
         self.get(path).map(|(digest, _)| self.inner.content.read_document(digest)).transpose()
     }
 
-    /// A blob named by an OCI document. It was taken in under the digest of its content, whatever its path said.
+    /// Checks that the archive has a blob. Files were ingested under the digest of their content, whatever their path
+    /// says.
     fn blob(&self, digest: &Digest) -> Result<()> {
         match self.get(&format!("blobs/sha256/{}", digest.hex())) {
             Some((found, _)) if found == digest => Ok(()),
@@ -120,7 +123,7 @@ fn import_oci(inner: &Inner, members: &ArchiveEntries<'_>, image: &Descriptor) -
     inner.register(&id, record, &names)
 }
 
-/// The full name, or else OCI's if that is more than a tag.
+/// The image's full name, or else OCI's `ref.name` annotation if that is more than a tag.
 fn name(image: &Descriptor) -> Result<Option<Reference>> {
     let full = image.annotations.get(IMAGE_NAME_ANNOTATION);
     let name = full.or_else(|| {
@@ -129,7 +132,7 @@ fn name(image: &Descriptor) -> Result<Option<Reference>> {
     name.map(|name| Reference::parse(name)).transpose()
 }
 
-/// Docker archives have no manifest of their own: one is written for them.
+/// Imports an image from a docker archive. It has no manifest in OCI format, so one is created.
 fn import_docker(
     inner: &Inner,
     members: &ArchiveEntries<'_>,
@@ -158,7 +161,7 @@ fn import_docker(
     inner.register(&id, record, &names)
 }
 
-/// `./a/../b` is `b`; a path never leaves the archive, since it is only a key.
+/// Normalizes a path: `./a/../b` is `b`. It cannot escape from the archive, because it is only used as a key.
 fn normalize_path(path: &Path) -> String {
     let mut parts = Vec::new();
     for component in path.components() {

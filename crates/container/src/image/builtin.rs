@@ -1,4 +1,4 @@
-//! Images that the program brings itself: one layer with one executable. They are never asked of a registry.
+//! Built-in images: one layer with one executable, shipped with the program and never pulled from a registry.
 
 use std::{
     fs,
@@ -15,17 +15,18 @@ use super::{
     store::{ImageStore, Inner},
 };
 
+/// A built-in image.
 #[derive(Clone, Debug)]
 pub struct BuiltinImage {
     pub name: String,
-    /// Appears in the image's root under its own file name; a hard link, so that its pages are shared.
+    /// Appears in the image's root directory under its own file name, as a hard link, so that its pages are shared.
     pub executable: PathBuf,
     pub entrypoint: Vec<String>,
     pub cmd: Vec<String>,
 }
 
 impl ImageStore {
-    /// Makes a built-in image known, under a digest of its content, and pins it.
+    /// Registers a built-in image under the digest of its content, and pins it.
     pub async fn register(&self, builtin: BuiltinImage) -> Result<Image> {
         let _ingesting = self.ingesting().await;
         self.blocking(move |inner| register(inner, &builtin)).await
@@ -70,11 +71,11 @@ fn register(inner: &Inner, builtin: &BuiltinImage) -> Result<Image> {
     inner.register(&id, record, &[(reference, descriptor.digest)])
 }
 
-/// Lays the layer out and says how large it is.
+/// Creates the directory of the layer; returns its size in bytes.
 fn create_layer(root: &Path, executable: &Path) -> Result<u64> {
     for (part, mode) in [("", 0o755), ("etc", 0o755), ("tmp", 0o1777)] {
         fs::create_dir(root.join(part))?;
-        fs::set_permissions(root.join(part), fs::Permissions::from_mode(mode))?; // whatever the umask says
+        fs::set_permissions(root.join(part), fs::Permissions::from_mode(mode))?; // independent of the umask
     }
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/:/\nnobody:x:65534:65534:nobody:/:/\n")?;
     fs::set_permissions(root.join("etc/passwd"), fs::Permissions::from_mode(0o644))?;
@@ -83,7 +84,7 @@ fn create_layer(root: &Path, executable: &Path) -> Result<u64> {
         .ok_or_else(|| Error::malformed("built-in image without an executable"))?;
     let inside = root.join(name);
     if fs::hard_link(executable, &inside).is_err() {
-        fs::copy(executable, &inside)?; // another file system
+        fs::copy(executable, &inside)?; // it is on another file system
     }
     Ok(fs::metadata(&inside)?.len())
 }

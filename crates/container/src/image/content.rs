@@ -1,5 +1,5 @@
-//! The files of the store: blobs under their digests, layers under the names of their stacks. Everything is made
-//! in `ingest/` and renamed into place once it is whole and on disk; what a crash leaves there is cleared at start.
+//! Content store: blobs by digest, unpacked layers by chain id. Everything is created in `ingest/` and renamed into
+//! place once it is complete and synced; leftovers of a crash are removed at start.
 
 use std::{
     collections::HashSet,
@@ -20,15 +20,16 @@ use super::{
     root::ExtractRoot,
 };
 
+/// The directories of the store.
 #[derive(Debug)]
 pub(super) struct ContentStore {
     dir: PathBuf,
     next: AtomicU64,
-    /// Two runtimes on one store would remove each other's work.
+    /// Exclusive lock: two runtimes on one store would delete each other's files.
     _lock: File,
 }
 
-/// Whatever is made at this path and not placed goes when this does.
+/// A temporary path in `ingest/`. What is created there and not renamed into place is removed on drop.
 #[derive(Debug)]
 pub(super) struct IngestPath(PathBuf);
 
@@ -48,7 +49,7 @@ impl AsRef<Path> for IngestPath {
 
 impl Drop for IngestPath {
     fn drop(&mut self) {
-        let _ = sys::tree::remove(&self.0); // mostly it has been placed; else the next start tries again
+        let _ = sys::tree::remove(&self.0); // usually renamed already; otherwise the next start retries
     }
 }
 
@@ -57,7 +58,7 @@ impl ContentStore {
         for part in ["blobs/sha256", "layers", "ingest"] {
             fs::create_dir_all(dir.join(part))?;
         }
-        // Layers hold set-user-id programs of strangers: for us to mount, for nobody to run.
+        // Layers contain set-user-id programs of untrusted origin: other users must not reach and run them.
         fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
         let lock = File::create(dir.join("lock"))?;
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
@@ -81,12 +82,13 @@ impl ContentStore {
         self.dir.join("layers").join(format!("sha256-{}", chain.hex()))
     }
 
-    /// A new path to make something at.
+    /// A new temporary path.
     pub(super) fn temporary(&self) -> IngestPath {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         IngestPath(self.dir.join("ingest").join(number.to_string()))
     }
 
+    /// Stores bytes as a blob.
     pub(super) fn put(&self, bytes: &[u8]) -> Result<Digest> {
         let digest = Digest::of(bytes);
         if !self.blob(&digest).exists() {
@@ -97,13 +99,13 @@ impl ContentStore {
         Ok(digest)
     }
 
-    /// Takes a finished file in under a digest that the caller has computed from it.
+    /// Moves a finished file into place, under the digest that the caller has computed from it.
     pub(super) fn commit_blob(&self, file: &Path, digest: &Digest) -> Result<()> {
         File::open(file)?.sync_all()?;
         self.commit(file, &self.blob(digest))
     }
 
-    /// Takes in all that `from` holds, at most `limit` bytes of it.
+    /// Reads `from` to its end, at most `limit` bytes, and stores it as a blob.
     pub(super) fn ingest(&self, from: &mut impl Read, limit: u64) -> Result<(Digest, u64)> {
         let path = self.temporary();
         let mut file =
@@ -115,7 +117,7 @@ impl ContentStore {
         Ok((digest, size))
     }
 
-    /// A manifest or configuration.
+    /// Reads a manifest or configuration blob.
     pub(super) fn read_document(&self, digest: &Digest) -> Result<Vec<u8>> {
         let file = File::open(self.blob(digest))
             .map_err(|_| Error::NotFound(format!("content {digest}")))?;
@@ -129,14 +131,14 @@ impl ContentStore {
         Ok(bytes)
     }
 
-    /// What an image of these layers may cost.
+    /// The unpacking limits of an image with these layers.
     pub(super) fn limits_of<'a>(&self, layers: impl Iterator<Item = &'a Digest>) -> Limits {
         let size = |blob| fs::metadata(self.blob(blob)).map_or(0, |meta| meta.len());
         Limits::of_compressed(layers.map(size).fold(0, u64::saturating_add))
     }
 
-    /// Unpacks a blob, which must be the layer `diff`, on top of `below` (nearest last). What it costs is taken off
-    /// the limits.
+    /// Unpacks a blob, whose uncompressed digest must be `diff`, on top of the layers `below` (nearest last). What it
+    /// uses is subtracted from the limits.
     pub(super) fn unpack(
         &self,
         blob: &Digest,
@@ -161,7 +163,7 @@ impl ContentStore {
         Ok(usage)
     }
 
-    /// Renames into place; another who was as fast has made the same.
+    /// Renames into place. If the target exists, another task has created the same content.
     pub(super) fn commit(&self, from: &Path, to: &Path) -> Result<()> {
         match fs::rename(from, to) {
             Err(_) if to.exists() => {}
@@ -171,14 +173,14 @@ impl ContentStore {
         Ok(File::open(parent)?.sync_all()?)
     }
 
-    /// Removes every blob and layer that is not in `keep` (file names).
+    /// Removes every blob and layer whose path is not in `keep`.
     pub(super) fn remove_unreferenced(&self, keep: &HashSet<PathBuf>) -> Result<()> {
         for part in ["blobs/sha256", "layers"] {
             for found in fs::read_dir(self.dir.join(part))? {
                 let path = found?.path();
                 if !keep.contains(&path) {
                     let gone = self.temporary();
-                    fs::rename(&path, &gone)?; // at once: nobody may see half a layer
+                    fs::rename(&path, &gone)?; // atomic, so that no partly removed layer is visible
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Names of content: `sha256:…`, and readers and writers that compute them while bytes pass.
+//! Content digests (`sha256:…`), and readers and writers that compute them on the fly.
 
 use std::{
     fmt::{self, Write as _},
@@ -9,16 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{Error, Result};
 
+/// A SHA-256 digest, as `sha256:HEX`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
 impl Digest {
+    /// Computes the digest of bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self::from_hash(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
     }
 
-    /// The name of a stack of layers: its lower part's name and the top layer's.
+    /// The chain id of a stack of layers: the hash of the lower stack's chain id and the top layer's diff id.
     pub(super) fn chain_id(below: Option<&Digest>, diff: &Digest) -> Self {
         below.map_or_else(|| diff.clone(), |below| Self::of(format!("{below} {diff}").as_bytes()))
     }
@@ -45,7 +47,7 @@ impl fmt::Display for Digest {
 impl TryFrom<String> for Digest {
     type Error = Error;
 
-    /// Only what is a safe file name passes: every digest from outside comes through here.
+    /// Validates a digest. All digests from outside pass through here, so every `Digest` is a safe file name.
     fn try_from(text: String) -> Result<Self> {
         let hex = text
             .strip_prefix("sha256:")
@@ -64,7 +66,7 @@ impl From<Digest> for String {
     }
 }
 
-/// Computes the digest and the length of what is read or written through it.
+/// Computes digest and length of the bytes that are read or written through it.
 pub(super) struct DigestStream<T> {
     inner: T,
     context: ring::digest::Context,
@@ -73,7 +75,7 @@ pub(super) struct DigestStream<T> {
 }
 
 impl<T> DigestStream<T> {
-    /// More than `limit` bytes are an error.
+    /// More than `limit` bytes cause an error.
     pub(super) fn new(inner: T, limit: u64) -> Self {
         let context = ring::digest::Context::new(&ring::digest::SHA256);
         Self { inner, context, length: 0, limit }

@@ -1,4 +1,4 @@
-//! Room on the disk: whatever an image claims to hold, something is left for everybody else.
+//! Disk reserve: pulling and unpacking images never fills the disk completely.
 
 use std::{
     io::{self, Read, Write},
@@ -9,12 +9,12 @@ use rustix::fs::{StatVfs, fstatvfs};
 
 use super::{Error, Result};
 
-/// How many bytes pass between two looks at the disk.
+/// Number of bytes between two checks of the disk.
 const STEP: u64 = 1 << 20;
-/// What is left: a twentieth of the disk and of its inodes, but no more bytes than this.
+/// Upper limit of the reserve in bytes. The reserve is a twentieth of the disk and of its inodes.
 const RESERVE: u64 = 1 << 30;
 
-/// Passes bytes on as long as the file system of a folder keeps its reserve.
+/// Reader or writer that fails once the file system of a directory has less free than the reserve.
 #[derive(Debug)]
 pub(super) struct Reserving<T> {
     inner: T,
@@ -50,7 +50,7 @@ impl<T> Reserving<T> {
 fn has_room(disk: &StatVfs) -> bool {
     let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
     let enough_bytes = bytes(disk.f_bavail) >= (bytes(disk.f_blocks) / 20).min(RESERVE);
-    // Some file systems count no inodes.
+    // Some file systems report no inode counts.
     let enough_inodes = disk.f_files == 0 || disk.f_favail >= disk.f_files / 20;
     enough_bytes && enough_inodes
 }

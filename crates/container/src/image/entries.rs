@@ -1,5 +1,5 @@
-//! Reads a tar stream entry by entry. Long names and PAX records are kept in memory, so they are bounded here:
-//! the size fields of a stranger's archive are not to be believed.
+//! Tar reader. Long names and PAX records are kept in memory, so their size is limited here: the size fields of an
+//! untrusted archive cannot be relied on.
 
 use std::{
     ffi::OsString,
@@ -13,10 +13,11 @@ use tar::{EntryType, Header, PaxExtensions};
 use super::{Error, Result};
 
 const BLOCK: u64 = 512;
-/// Of all that stands before one entry.
+/// Maximum size of all extension headers before one entry.
 const MAX_EXTENSION_BYTES: u64 = 1 << 20;
 const OVERSIZED: &str = "archive entry with an oversized name or extended header";
 
+/// One entry of a tar archive.
 #[derive(Debug)]
 pub(super) struct TarEntry {
     pub(super) path: PathBuf,
@@ -29,17 +30,17 @@ pub(super) struct TarEntry {
     pub(super) xattrs: Vec<(String, Vec<u8>)>,
 }
 
-/// `next`, then read the entry's data from it, then `next` again.
+/// Reads entries: call `next`, read the entry's data, then call `next` again.
 pub(super) struct TarReader<R> {
     reader: R,
     left: u64,
     padding: u64,
 }
 
-/// What the extension headers before an entry said about it.
+/// The attributes of an entry from the PAX and GNU extension headers before it.
 #[derive(Default)]
 struct PaxHeaders {
-    /// Bytes of all headers so far.
+    /// Size of all headers so far, in bytes.
     length: u64,
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
@@ -99,7 +100,7 @@ impl<R: Read> TarReader<R> {
         self.padding = (BLOCK - size % BLOCK) % BLOCK;
     }
 
-    /// Passes over what the caller did not read of the last entry.
+    /// Skips the unread data of the last entry.
     fn skip(&mut self) -> Result<()> {
         let rest = self.left.saturating_add(self.padding);
         self.expect(0);
@@ -109,7 +110,7 @@ impl<R: Read> TarReader<R> {
         Ok(())
     }
 
-    /// None at the end: a block of zeros, or nothing at all.
+    /// Reads a header; `None` at the end: a block of zeros, or the end of the stream.
     fn header(&mut self) -> Result<Option<Header>> {
         let mut header = Header::new_old();
         let bytes = header.as_mut_bytes();
@@ -218,12 +219,12 @@ fn entry(header: &Header, kind: EntryType, extensions: PaxHeaders) -> Result<Tar
     })
 }
 
-/// A blank field is a zero to every other reader of archives.
+/// Parses a numeric field. A blank field is zero, as in every other tar reader.
 fn number<T: Default>(field: &[u8], read: impl FnOnce() -> io::Result<T>) -> Result<T> {
     if field.iter().all(|b| matches!(b, 0 | b' ')) { Ok(T::default()) } else { Ok(read()?) }
 }
 
-/// GNU long names end in a zero byte.
+/// Makes a path of a name; GNU long names end in a zero byte.
 fn path(mut bytes: Vec<u8>) -> PathBuf {
     while bytes.last() == Some(&0) {
         bytes.pop();
@@ -231,7 +232,7 @@ fn path(mut bytes: Vec<u8>) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// `1350244992.023960108`, perhaps negative: the fraction always counts forward in time.
+/// Parses a time such as `1350244992.023960108`. It may be negative; the resulting nanoseconds always count forward.
 fn time(text: &str) -> Option<(i64, u32)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();

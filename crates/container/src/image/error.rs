@@ -1,8 +1,8 @@
-//! What can go wrong with an image, in the words users of a kubelet know.
+//! Errors of the image store, with the messages that Kubernetes users know.
 
 use std::{io, sync::Arc};
 
-/// Cheap to clone: everyone who waits for one pull gets the same answer.
+/// An image error. Cheap to clone, because everyone who waits for the same pull gets it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}: not found")]
@@ -11,12 +11,12 @@ pub enum Error {
     Unauthorized { reference: String, reason: String },
     #[error("invalid reference format: {0}")]
     Reference(String),
-    /// The content breaks its digest, the image format or one of our limits. Trying again does not help.
+    /// The content does not match its digest, violates the image format or exceeds a limit. A retry does not help.
     #[error("{0}")]
     Malformed(String),
     #[error("image {0} is pinned")]
     Pinned(String),
-    /// The registry could not be reached or answered with an error of its own. Trying again may help.
+    /// The registry could not be reached or returned a server error. A retry may help.
     #[error("{0}")]
     Registry(String),
     #[error("{0}")]
@@ -31,7 +31,7 @@ impl Error {
     }
 }
 
-/// Readers that check what passes through them report by `io::Error`; here their own error comes out again.
+/// Readers that validate data report errors as `io::Error`; this conversion restores the original error.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.downcast::<Error>() {

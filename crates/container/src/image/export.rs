@@ -1,4 +1,4 @@
-//! Images out: an OCI archive that any other runtime takes in.
+//! Exports images as OCI archives, which any other runtime can import.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use super::{
 };
 
 impl ImageStore {
-    /// Writes `name` as an OCI archive.
+    /// Writes the image `name` as an OCI archive.
     pub async fn export(&self, name: &str, writer: impl Write + Send + 'static) -> Result<()> {
         let name = name.to_owned();
-        let _ingesting = self.ingesting().await; // nothing is swept meanwhile
+        let _ingesting = self.ingesting().await; // prevents garbage collection
         self.blocking(move |inner| export(inner, &name, writer)).await
     }
 }
@@ -55,7 +55,7 @@ fn export(inner: &Inner, name: &str, writer: impl Write) -> Result<()> {
         if let Ok(file) = File::open(inner.content.blob(&layer.digest)) {
             add_file(&mut archive, &blob, &file)?;
         } else {
-            // A built-in layer is kept unpacked only.
+            // A built-in layer exists only unpacked.
             let packed = inner.content.temporary();
             pack(&inner.content.layer(chain), File::create(&packed)?)?;
             add_file(&mut archive, &blob, &File::open(&packed)?)?;
@@ -65,7 +65,7 @@ fn export(inner: &Inner, name: &str, writer: impl Write) -> Result<()> {
     Ok(())
 }
 
-/// A directory as an archive that is the same wherever and whenever it is made: sorted, without times.
+/// Packs a directory as a reproducible tar archive: sorted, without timestamps.
 pub(super) fn pack(root: &Path, writer: impl Write) -> Result<()> {
     let mut archive = Builder::new(writer);
     pack_directory(&mut archive, root, Path::new(""))?;

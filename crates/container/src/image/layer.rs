@@ -1,5 +1,5 @@
-//! Unpacks one layer into a directory that overlayfs can take as a lower one: deletions become whiteout devices
-//! and opaque directories, everything else keeps owner, mode, times and attributes.
+//! Unpacks a layer into a lower directory for overlayfs. Deletions become whiteout devices and opaque directories;
+//! everything else keeps owner, mode, times and extended attributes.
 
 use std::{
     ffi::OsStr,
@@ -24,7 +24,7 @@ use super::{
     root::{self, EntryPath, ExtractRoot},
 };
 
-/// What the layers of one image may cost us, whatever they claim to be.
+/// Limits for unpacking the layers of one image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) bytes: u64,
@@ -32,27 +32,29 @@ pub(super) struct Limits {
 }
 
 pub(super) const LIMITS: Limits = Limits { bytes: 64 << 30, entries: 2_000_000 };
-/// So much more than its compressed layers an image may be; programs and texts shrink to a fifth. What is no larger
-/// than `FREE` may be any zeros.
+/// Maximum expansion: the unpacked image may be this many times larger than its compressed layers. Programs and texts
+/// compress to about a fifth. An image that is not larger than `FREE` may have any ratio.
 const EXPANSION: u64 = 100;
 const FREE: u64 = 512 << 20;
-/// What the paths of a layer's directories may take in memory until the end.
+/// Maximum memory in bytes for the paths of a layer's directories.
 const HELD_PATHS: usize = 16 << 20;
 
 impl Limits {
-    /// The limits of an image whose layers have so many bytes as they came.
+    /// The limits of an image whose compressed layers have this size.
     pub(super) fn of_compressed(bytes: u64) -> Self {
         Self { bytes: bytes.saturating_mul(EXPANSION).clamp(FREE, LIMITS.bytes), ..LIMITS }
     }
 }
 
+/// Size and number of inodes of an unpacked layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
     pub bytes: u64,
     pub inodes: u64,
 }
 
-/// Unpacks `blob`, compressed or not, and names what was in it. What it costs is taken off the limits.
+/// Unpacks `blob`, compressed or not; returns the digest of the uncompressed layer. What it uses is subtracted from the
+/// limits.
 pub(super) fn unpack(
     blob: impl Read,
     root: &ExtractRoot,
@@ -80,7 +82,7 @@ pub(super) fn unpack(
     Ok((digest, unpacking.usage))
 }
 
-/// By its first bytes, since media types are often wrong.
+/// Decompresses a blob. The format is detected by its first bytes, because media types are often wrong.
 pub(super) fn decompress<'a>(blob: impl Read + 'a) -> Result<Box<dyn Read + 'a>> {
     let mut blob = BufReader::with_capacity(1 << 17, blob);
     let start = io::BufRead::fill_buf(&mut blob)?;
@@ -95,10 +97,11 @@ pub(super) fn decompress<'a>(blob: impl Read + 'a) -> Result<Box<dyn Read + 'a>>
     })
 }
 
+/// State of unpacking one layer.
 struct LayerUnpacker<'a> {
     root: &'a ExtractRoot,
     usage: DiskUsage,
-    /// Their times are set last, since filling a directory changes them.
+    /// Directories and their modification times, which are set last because filling a directory changes them.
     directories: Vec<(PathBuf, (i64, u32))>,
     /// Bytes of their paths.
     held: usize,
@@ -140,7 +143,7 @@ impl LayerUnpacker<'_> {
             let hidden = place.clear()?;
             fs::mkdirat(&place.parent, &place.name, Mode::from_raw_mode(0o700))?;
             if hidden {
-                root::make_opaque(&place.open_directory()?)?; // deleted and made anew in one layer
+                root::make_opaque(&place.open_directory()?)?; // deleted and recreated in the same layer
             }
         }
         self.held += entry.path.as_os_str().len();
@@ -151,7 +154,7 @@ impl LayerUnpacker<'_> {
         set_attributes(entry, place)
     }
 
-    /// Hard links share their first name's attributes, so none are set.
+    /// Creates a hard link. It shares the attributes of its target, so none are set.
     fn add_link(&mut self, entry: &TarEntry, place: &EntryPath) -> Result<()> {
         let target = self.root.resolve_existing(&entry.link)?;
         let missing = || {
@@ -211,6 +214,7 @@ impl LayerUnpacker<'_> {
     }
 }
 
+/// Handles a whiteout entry: deletes a name of the lower layers, or makes a directory opaque.
 fn whiteout(place: &EntryPath, hidden: &OsStr) -> Result<()> {
     match hidden.as_bytes() {
         b".wh..opq" => return root::make_opaque(&place.parent),
@@ -233,7 +237,8 @@ fn whiteout(place: &EntryPath, hidden: &OsStr) -> Result<()> {
                 fs::makedev(0, 0),
             )?)
         }
-        // The layer deletes what is below and has its own of that name: a directory must not show through.
+        // The layer deletes the lower entry and has a directory with the same name: the lower one must not show
+        // through.
         Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
             root::make_opaque(&hidden.open_directory()?)
         }
@@ -241,7 +246,8 @@ fn whiteout(place: &EntryPath, hidden: &OsStr) -> Result<()> {
     }
 }
 
-/// Owner first: it clears set-id bits and capabilities.
+/// Sets owner, mode and extended attributes. The owner comes first, because changing it clears set-id bits and
+/// capabilities.
 fn set_attributes(entry: &TarEntry, place: &EntryPath) -> Result<()> {
     let (uid, gid) = owner(entry);
     fs::chownat(&place.parent, &place.name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -257,7 +263,8 @@ fn set_attributes(entry: &TarEntry, place: &EntryPath) -> Result<()> {
     Ok(())
 }
 
-/// `trusted.overlay.*` would steer the overlay mount, security labels are the host's to give.
+/// Whether an extended attribute is kept. `trusted.overlay.*` would control the overlay mount, and security labels are
+/// assigned by the host.
 fn is_allowed_xattr(xattr: &str) -> bool {
     xattr == "security.capability"
         || (xattr.starts_with("user.") && !xattr.starts_with("user.overlay."))

@@ -1,5 +1,5 @@
-//! Which layers containers stand on. One small file each, so that a container's coming and going costs no more with
-//! many images. Nothing waits for the disk: after a power cut no container stands on anything.
+//! Leases: which layers each container uses. One small file per container, so that the cost of a container does not
+//! depend on the number of images. The files are not synced: after a power failure no container runs.
 
 use std::{
     collections::BTreeMap,
@@ -11,6 +11,7 @@ use sys::durable_record::{self, Durability};
 
 use super::{Digest, Error, Result, manifest};
 
+/// The leases on layers, by container.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LayerLeases {
     dir: PathBuf,
@@ -18,11 +19,11 @@ pub(super) struct LayerLeases {
     complete: bool,
 }
 
-/// A hold names a few digests.
+/// Maximum size of a lease file, which contains a few digests.
 const LARGEST: u64 = 1 << 20;
 
 impl LayerLeases {
-    /// What cannot be read is put aside. The runtime asks for it again, where it needs it.
+    /// Loads all leases. An unreadable file is moved aside; the runtime restores the lease if it needs it.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let dir = dir.join("holds");
         fs::create_dir_all(&dir)?;
@@ -55,11 +56,12 @@ impl LayerLeases {
         Ok(Self { dir, held, complete })
     }
 
-    /// Whether every hold could be read.
+    /// Whether every lease could be read.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
 
+    /// Adds the lease of a container.
     pub(super) fn insert(&mut self, holder: &str, chains: Vec<Digest>) -> Result<()> {
         durable_record::write(
             &self.dir.join(holder),
@@ -70,7 +72,7 @@ impl LayerLeases {
         Ok(())
     }
 
-    /// What was held.
+    /// Removes the lease of a container; returns its layers.
     pub(super) fn remove(&mut self, holder: &str) -> Result<Vec<Digest>> {
         let Some(chains) = self.held.remove(holder) else { return Ok(Vec::new()) };
         match fs::remove_file(self.dir.join(holder)) {

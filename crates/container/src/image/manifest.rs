@@ -1,4 +1,5 @@
-//! The documents of an image, as far as we read them: OCI's and docker's differ in media types only.
+//! The documents of an image: manifests, indexes and configurations. Those of OCI and docker differ in media types
+//! only.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Digest, Error, Result};
 
-/// Manifests, indexes and configurations are read into memory.
+/// Maximum size of a manifest, index or configuration, which are read into memory.
 pub(super) const MAX_DOCUMENT_BYTES: u64 = 8 << 20;
 pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(super) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -16,6 +17,7 @@ pub(super) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.ma
 pub(super) const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 const MAX_LAYERS: usize = 500;
 
+/// Reference to a blob: media type, digest and size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Descriptor {
@@ -33,6 +35,7 @@ pub(super) struct Descriptor {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
+/// Operating system and architecture of an image.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Platform {
     #[serde(default)]
@@ -43,6 +46,7 @@ pub(super) struct Platform {
     variant: String,
 }
 
+/// Image index: the manifests of several platforms.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Index {
@@ -52,6 +56,7 @@ pub(super) struct Index {
     pub(super) manifests: Vec<Descriptor>,
 }
 
+/// Image manifest: configuration and layers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Manifest {
@@ -62,12 +67,13 @@ pub(super) struct Manifest {
     pub(super) layers: Vec<Descriptor>,
 }
 
-/// Either answer to a question for a manifest.
+/// A registry's response to a request for a manifest.
 pub(super) enum ManifestOrIndex {
     Index(Index),
     Manifest(Manifest),
 }
 
+/// The configuration blob of an image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ConfigFile {
     #[serde(default)]
@@ -79,6 +85,7 @@ pub(super) struct ConfigFile {
     pub(super) rootfs: RootFs,
 }
 
+/// The uncompressed digests of the layers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RootFs {
     #[serde(rename = "type")]
@@ -87,7 +94,7 @@ pub(super) struct RootFs {
     pub(super) diff_ids: Vec<Digest>,
 }
 
-/// What a container of the image runs unless its pod says otherwise.
+/// Default settings of the image's containers: user, environment, command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Config {
@@ -147,7 +154,7 @@ impl ManifestOrIndex {
 }
 
 impl Index {
-    /// The manifest for this machine. Attestations and the like have a platform of their own ("unknown").
+    /// The manifest for this host's platform. Attestations and the like have a platform of their own ("unknown").
     pub(super) fn select_platform(&self) -> Result<&Descriptor> {
         let fits = |descriptor: &&Descriptor| {
             descriptor.platform.as_ref().is_some_and(Platform::is_native)
@@ -198,14 +205,15 @@ impl ConfigFile {
     }
 }
 
-/// What a configuration may say: it is kept in memory, and answered whenever somebody lists images.
+/// Limits of an image configuration: it is kept in memory, and returned in every list of images.
 const LONGEST_TEXT: usize = 4 << 10;
 const MOST_VOLUMES: usize = 256;
-const LONGEST_LIST: usize = 2 << 20; // the kernel runs no program with more
+const LONGEST_LIST: usize = 2 << 20; // the kernel's limit for arguments and environment
 const LONGEST_LABELS: usize = 64 << 10;
 
 impl Config {
-    /// Refuses what no container could be made of. Labels are for people; too many are left out.
+    /// Rejects settings that no container could be created with. Labels are only informative; if they are too long,
+    /// they are dropped.
     fn check(&mut self) -> Result<()> {
         let refuse = |what: &str| Err(Error::malformed(format!("image configuration with {what}")));
         let length = |list: &[String]| list.iter().map(|one| one.len() + 1).sum::<usize>();
@@ -246,7 +254,7 @@ pub(super) fn to_json(document: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(document).expect("documents have text keys and no failing fields")
 }
 
-/// The name Go, and so every image, gives this architecture.
+/// Go's name of this architecture, which images use.
 pub(super) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -263,7 +271,7 @@ fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// `{"80/tcp": {}}`, Go's way to write a set.
+/// Serializes a set as Go does: `{"80/tcp": {}}`.
 mod set {
     use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
-//! Images: taken from archives and registries, unpacked to overlayfs directories, named and counted.
+//! Image store: images from archives and registries, unpacked to overlayfs directories.
 //!
 //! ```text
-//!  archive ─┐                                  ┌─ blobs/sha256/…     as they came, for export
+//!  archive ─┐                                  ┌─ blobs/sha256/…     compressed, for export
 //!  registry ┼─► content (digests checked) ─────┤
-//!  built-in ┘        │ unpack (root, layer)    ├─ layers/sha256-…/   one per stack, shared by images
+//!  built-in ┘        │ unpack (root, layer)    ├─ layers/sha256-…/   one per chain id, shared by images
 //!                    └─► records ──────────────┼─ images.json        names, sizes
-//!                                              └─ holds/…            the stacks that each container stands on
+//!                                              └─ holds/…            the layers that each container uses
 //! ```
 
 mod archive;

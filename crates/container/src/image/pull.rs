@@ -1,4 +1,4 @@
-//! Pulls an image: manifest, configuration, layers. Who asks for what is already on its way waits for it.
+//! Image pulls: manifest, configuration, layers. Concurrent pulls of the same image are merged.
 
 use std::{
     collections::HashMap,
@@ -20,12 +20,13 @@ const PARALLEL_DOWNLOADS: usize = 3;
 type Key = (String, Option<RegistryAuth>);
 type Pull = OnceCell<Result<Image>>;
 
-/// The pulls on their way. Credentials are part of the key: nobody gets an image by another's.
+/// The pulls in progress. Credentials are part of the key, so that nobody gets an image through another caller's
+/// credentials.
 #[derive(Debug, Default)]
 pub(super) struct InFlightPulls(Mutex<HashMap<Key, Weak<Pull>>>);
 
 impl ImageStore {
-    /// Brings the newest of `reference` from its registry. A pinned image is never asked for.
+    /// Pulls the current version of `reference` from its registry. A pinned image is never pulled.
     pub async fn pull(&self, reference: &str, auth: Option<&RegistryAuth>) -> Result<Image> {
         let reference = Reference::parse(reference)?;
         let name = reference.to_string();

@@ -1,4 +1,4 @@
-//! Which images there are: one small file, written anew at each change.
+//! Image records: `images.json`, rewritten at each change.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -14,16 +14,18 @@ use super::{
     manifest,
 };
 
+/// The records of all images and layers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ImageMetadata {
     pub(super) images: BTreeMap<Digest, ImageRecord>,
-    /// What each unpacked stack adds to the disk.
+    /// Disk usage of each unpacked layer, by chain id.
     pub(super) layers: BTreeMap<Digest, DiskUsage>,
-    /// Stacks that containers stand on: they outlive their image.
+    /// Leases of containers on layers, which keep them after their image is removed.
     #[serde(skip)]
     pub(super) holds: LayerLeases,
 }
 
+/// The record of an image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ImageRecord {
     pub(super) manifest: Digest,
@@ -31,21 +33,21 @@ pub(super) struct ImageRecord {
     pub(super) digests: BTreeSet<String>,
     pub(super) pinned: bool,
     pub(super) size: u64,
-    /// Manifest, configuration and layers as they came.
+    /// Manifest, configuration and compressed layers.
     pub(super) blobs: Vec<Digest>,
-    /// The unpacked stacks, lowest first.
+    /// Chain ids of the unpacked layers, lowest first.
     pub(super) chain_ids: Vec<Digest>,
     pub(super) config: Config,
 }
 
 const FILE: &str = "images.json";
 const BEFORE: &str = "images.json.before";
-/// A few kilobytes for each image.
+/// Maximum size of the file; an image takes a few kilobytes.
 const LARGEST: u64 = 256 << 20;
 
 impl ImageMetadata {
-    /// Where the records cannot be read, those before the last change count; where these cannot
-    /// be read either, there are no images.
+    /// Loads the records. If they cannot be read, falls back to those before the last change; if these cannot be read
+    /// either, starts without images.
     pub(super) fn load(dir: &Path) -> Result<Self> {
         let (path, before) = (dir.join(FILE), dir.join(BEFORE));
         let images = match read(&path) {
@@ -62,11 +64,11 @@ impl ImageMetadata {
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
         let (path, before) = (dir.join(FILE), dir.join(BEFORE));
         let _ = fs::remove_file(&before);
-        let _ = fs::hard_link(&path, before); // there may be none yet
+        let _ = fs::hard_link(&path, before); // there may be no file yet
         Ok(durable_record::write(&path, &manifest::to_json(self), Durability::Kept)?)
     }
 
-    /// Adds an image; a tag it takes leaves the image that had it.
+    /// Adds an image. Its tags are removed from the images that had them before.
     pub(super) fn insert(&mut self, id: Digest, mut record: ImageRecord) {
         for other in self.images.values_mut() {
             other.tags.retain(|tag| !record.tags.contains(tag));
@@ -79,7 +81,7 @@ impl ImageMetadata {
         self.images.insert(id, record);
     }
 
-    /// By id, full name, digest, or the beginning of an id, in this order.
+    /// Finds an image by id, full name, digest, or unambiguous prefix of an id, in this order.
     pub(super) fn find(&self, text: &str) -> Option<(&Digest, &ImageRecord)> {
         if let Some(found) =
             Digest::try_from(text.to_owned()).ok().and_then(|id| self.images.get_key_value(&id))
@@ -104,7 +106,7 @@ impl ImageMetadata {
         }
     }
 
-    /// The files that must stay.
+    /// The files of blobs and layers that are in use.
     pub(super) fn referenced_files(&self, content: &ContentStore) -> HashSet<PathBuf> {
         let blobs = self
             .images
@@ -114,13 +116,13 @@ impl ImageMetadata {
         blobs.chain(self.chains().map(|chain| content.layer(chain))).collect()
     }
 
-    /// Forgets the sizes of stacks that nobody has any more.
+    /// Removes the sizes of layers that are no longer in use.
     pub(super) fn prune_layer_sizes(&mut self) {
         let used: HashSet<Digest> = self.chains().cloned().collect();
         self.layers.retain(|chain, _| used.contains(chain));
     }
 
-    /// The stacks that images are made of or containers stand on.
+    /// The layers that images contain or containers lease.
     pub(super) fn chains(&self) -> impl Iterator<Item = &Digest> {
         self.images.values().flat_map(|record| &record.chain_ids).chain(self.holds.chains())
     }

@@ -1,15 +1,15 @@
-//! Image references as people write them, and the one full form in which they are compared and stored.
+//! Image references: parsing of short forms, and the full form in which they are compared and stored.
 
 use std::fmt;
 
 use super::{Digest, Error, Result};
 
-/// Part of the reference grammar: what a name without a host means.
+/// The registry of a reference without a host.
 const DEFAULT_HOST: &str = "docker.io";
-/// The same registry's older name, by which it still answers.
+/// Host name under which that registry is reached.
 const DEFAULT_ENDPOINT: &str = "index.docker.io";
 
-/// `host/path:tag` or `host/path@digest`.
+/// An image reference: `host/path:tag` or `host/path@digest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub host: String,
@@ -17,6 +17,7 @@ pub struct Reference {
     pub version: TagOrDigest,
 }
 
+/// The version of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TagOrDigest {
     Tag(String),
@@ -24,7 +25,8 @@ pub enum TagOrDigest {
 }
 
 impl Reference {
-    /// `busybox` is `docker.io/library/busybox:latest`; of a tag and a digest the digest counts.
+    /// Parses a reference: `busybox` is `docker.io/library/busybox:latest`. If it has both a tag and a digest, the tag
+    /// is ignored.
     pub fn parse(text: &str) -> Result<Self> {
         let invalid = || Error::Reference(text.to_owned());
         let (name, digest) = match text.split_once('@') {
@@ -58,6 +60,7 @@ impl Reference {
         format!("{}/{}", self.host, self.path)
     }
 
+    /// The same repository with a digest instead of the tag.
     pub fn with_digest(&self, digest: &Digest) -> Self {
         Self { version: TagOrDigest::Digest(digest.clone()), ..self.clone() }
     }
@@ -81,7 +84,7 @@ impl TagOrDigest {
     }
 }
 
-/// Where a registry is asked unless the configuration says otherwise.
+/// URL of a registry, unless the configuration has another one.
 pub(super) fn endpoint(host: &str) -> String {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_matches(['[', ']']);
     let loopback =
@@ -125,7 +128,7 @@ fn is_host(host: &str) -> bool {
     named && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// Lower-case words, joined by one `.`, one or two `_`, or any number of `-`.
+/// Whether a path component is valid: lower-case words, joined by one `.`, one or two `_`, or any number of `-`.
 fn is_component(text: &str) -> bool {
     let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let ends = text.bytes().next().is_some_and(word) && text.bytes().next_back().is_some_and(word);
@@ -140,7 +143,7 @@ fn is_tag(text: &str) -> bool {
         && text.bytes().all(|b| word(b) || b == b'.' || b == b'-')
 }
 
-/// Such a name would be mistaken for an image id.
+/// Whether a name could be mistaken for an image id.
 fn is_hex_id(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

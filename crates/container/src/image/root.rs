@@ -1,5 +1,5 @@
-//! A directory that is being filled from a stranger's archive. Every path is looked up by the kernel inside this
-//! directory (`openat2`, RESOLVE_IN_ROOT), so that neither `..` nor a symbolic link leads out of it.
+//! The directory that a layer is unpacked into. The kernel resolves every path inside this directory (`openat2`,
+//! RESOLVE_IN_ROOT), so that neither `..` nor a symlink of an untrusted archive leads out of it.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,14 +18,15 @@ use super::{Error, Result};
 const OPAQUE: &str = "trusted.overlay.opaque";
 const MAX_PATH_DEPTH: usize = 256;
 
+/// The root directory of a layer that is being unpacked.
 #[derive(Debug)]
 pub(super) struct ExtractRoot {
     dir: OwnedFd,
-    /// The layers below, nearest first: a parent directory that the archive leaves out looks as it does there.
+    /// The layers below, nearest first. A parent directory that the archive leaves out gets its attributes from there.
     lower_layers: Vec<PathBuf>,
 }
 
-/// Where an entry goes: an open directory and a name in it.
+/// The location of an entry: an open directory and a name in it.
 #[derive(Debug)]
 pub(super) struct EntryPath {
     pub(super) parent: OwnedFd,
@@ -40,7 +41,7 @@ impl ExtractRoot {
         Ok(root)
     }
 
-    /// The place of `path`, with its parent directories made where they are missing. None is the root itself.
+    /// Resolves `path` and creates missing parent directories. `None` for the root itself.
     pub(super) fn resolve_creating_parents(&self, path: &Path) -> Result<Option<EntryPath>> {
         let mut names = names(path)?;
         let Some(name) = names.pop() else { return Ok(None) };
@@ -52,7 +53,7 @@ impl ExtractRoot {
         Ok(Some(EntryPath { parent, name: name.to_owned() }))
     }
 
-    /// The place of something that must already be there.
+    /// Resolves a path that must already exist.
     pub(super) fn resolve_existing(&self, path: &Path) -> Result<EntryPath> {
         let mut names = names(path)?;
         let name = names.pop().ok_or_else(|| Error::malformed("archive links to its root"))?;
@@ -69,7 +70,7 @@ impl ExtractRoot {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // The kernel may ask to try again when something was renamed meanwhile.
+        // The kernel returns EAGAIN when something was renamed meanwhile.
         loop {
             match fs::openat2(&self.dir, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -97,9 +98,10 @@ impl ExtractRoot {
         Ok(current)
     }
 
-    /// Owner and mode of the same directory in the layers below, or else overlayfs would show the new ones.
+    /// Copies owner and mode of the same directory in the layers below; otherwise overlayfs would show those of the new
+    /// one.
     fn copy_lower_attributes(&self, made: &OwnedFd, path: &Path) -> Result<()> {
-        fs::fchmod(made, Mode::from_raw_mode(0o755))?; // whatever the umask says
+        fs::fchmod(made, Mode::from_raw_mode(0o755))?; // independent of the umask
         for below in &self.lower_layers {
             let below = fs::open(below, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -128,14 +130,14 @@ impl EntryPath {
         }
     }
 
-    /// A path that leads here through the open directory; the last part is never followed by the calls used on it.
+    /// A path to this entry through the open directory. The calls that use it do not follow the last component.
     pub(super) fn proc_fd_path(&self) -> PathBuf {
         Path::new("/proc/self/fd")
             .join(self.parent.as_fd().as_raw_fd().to_string())
             .join(&self.name)
     }
 
-    /// Frees the place for a new entry of the same name; a later entry wins. Says whether a whiteout stood here.
+    /// Removes an existing entry with this name, because the later entry wins. Returns whether it was a whiteout.
     pub(super) fn clear(&self) -> Result<bool> {
         let Some(stat) = self.stat()? else { return Ok(false) };
         sys::tree::remove_at(&self.parent, &self.name)?;
@@ -154,7 +156,7 @@ impl EntryPath {
     }
 }
 
-/// Hides what the layers below have in this directory.
+/// Makes a directory opaque: hides its contents in the layers below.
 pub(super) fn make_opaque(dir: &OwnedFd) -> Result<()> {
     Ok(fs::fsetxattr(dir, OPAQUE, b"y", XattrFlags::empty())?)
 }

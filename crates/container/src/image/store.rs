@@ -1,4 +1,4 @@
-//! The image store: what there is, who stands on it, and what may go.
+//! The image store: import, lookup, removal, leases and garbage collection.
 
 use std::{
     collections::BTreeSet,
@@ -16,38 +16,41 @@ use super::{
     records::{ImageMetadata, ImageRecord},
 };
 
-/// A handle; clones share one store.
+/// Handle of the image store; clones share one store.
 #[derive(Clone, Debug)]
 pub struct ImageStore {
     pub(super) inner: Arc<Inner>,
 }
 
+/// State of the image store, shared by all handles.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) content: ContentStore,
     records: Mutex<ImageMetadata>,
     pub(super) registries: RegistryConfig,
     pub(super) pulls: InFlightPulls,
-    /// Read-held while new content has no record yet: nothing is swept then.
+    /// Held for reading while new content is not recorded yet, which prevents garbage collection.
     ingest_lock: tokio::sync::RwLock<()>,
 }
 
+/// An image in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// `sha256:…` of the configuration.
+    /// Digest of the configuration, as `sha256:…`.
     pub id: String,
     pub repo_tags: Vec<String>,
     pub repo_digests: Vec<String>,
-    /// Bytes of the image as it came, compressed.
+    /// Compressed size in bytes.
     pub size: u64,
     pub config: Config,
-    /// Directories for overlayfs, the lowest first.
+    /// Lower directories for overlayfs, lowest first.
     pub layers: Vec<PathBuf>,
-    /// Never to be removed, never to be pulled.
+    /// A pinned image is never removed and never pulled.
     pub pinned: bool,
 }
 
 impl ImageStore {
+    /// Opens the store in a directory, and removes unreferenced content.
     pub fn open(dir: &Path, registries: RegistryConfig) -> Result<Self> {
         let content = ContentStore::open(dir)?;
         let records = Mutex::new(ImageMetadata::load(dir)?);
@@ -59,7 +62,7 @@ impl ImageStore {
         Ok(store)
     }
 
-    /// Takes in every image of an OCI or docker archive.
+    /// Imports every image of an OCI or docker archive.
     pub async fn import(&self, archive: impl Read + Send + 'static) -> Result<Vec<Image>> {
         self.blocking(|inner| {
             let _ingesting = inner.ingest_lock.blocking_read();
@@ -68,15 +71,18 @@ impl ImageStore {
         .await
     }
 
+    /// Imports every image of an archive file.
     pub async fn import_file(&self, path: &Path) -> Result<Vec<Image>> {
         self.import(File::open(path)?).await
     }
 
+    /// Finds an image by id, name, digest or prefix of an id.
     pub fn resolve(&self, reference: &str) -> Option<Image> {
         let records = self.inner.records();
         records.find(reference).map(|(id, record)| self.inner.image(id, record))
     }
 
+    /// All images.
     pub fn list(&self) -> Vec<Image> {
         self.inner
             .records()
@@ -86,7 +92,7 @@ impl ImageStore {
             .collect()
     }
 
-    /// Removes an image with all its names. A missing one counts as removed.
+    /// Removes an image with all its names. Succeeds if there is no such image.
     pub async fn remove(&self, reference: &str) -> Result<()> {
         let reference = reference.to_owned();
         self.blocking(move |inner| {
@@ -104,7 +110,7 @@ impl ImageStore {
         .await
     }
 
-    /// Keeps the layers of `images` as long as `holder`, a container, stands on them; also across restarts.
+    /// Keeps the layers of `images` until `holder`, a container, releases them; also across restarts.
     pub fn lease_layers<'a>(
         &self,
         holder: &str,
@@ -119,7 +125,7 @@ impl ImageStore {
         records.holds.insert(holder, chains)
     }
 
-    /// The same by the folders of the layers, for a container whose hold was lost.
+    /// Restores the lease of a container from its layer directories, if the lease was lost.
     pub(crate) fn hold_layers(&self, holder: &str, layers: &[PathBuf]) -> Result<()> {
         let chain = |folder: &PathBuf| {
             let name = folder.file_name().unwrap_or_default().to_string_lossy();
@@ -130,6 +136,7 @@ impl ImageStore {
         self.inner.records().holds.insert(holder, chains)
     }
 
+    /// Releases the layers of a container, and removes those that are no longer used.
     pub async fn release_layers(&self, holder: &str) -> Result<()> {
         let holder = holder.to_owned();
         self.blocking(move |inner| {
@@ -142,12 +149,12 @@ impl ImageStore {
         .await
     }
 
-    /// Who holds layers: the runtime compares it with its containers after a crash.
+    /// The containers that have leases; the runtime compares them with its records after a crash.
     pub fn holders(&self) -> Vec<String> {
         self.inner.records().holds.owners()
     }
 
-    /// What the unpacked layers take.
+    /// Disk usage of all unpacked layers.
     pub fn usage(&self) -> DiskUsage {
         let add = |sum: DiskUsage, layer: &DiskUsage| DiskUsage {
             bytes: sum.bytes + layer.bytes,
@@ -156,7 +163,7 @@ impl ImageStore {
         self.inner.records().layers.values().fold(DiskUsage::default(), add)
     }
 
-    /// Where the store lies, for questions about its file system.
+    /// The directory of the store, for queries about its file system.
     pub fn dir(&self) -> &Path {
         self.inner.content.dir()
     }
@@ -175,7 +182,7 @@ impl ImageStore {
 }
 
 impl Inner {
-    /// Unpacks what is missing of an image whose blobs are all here.
+    /// Unpacks the missing layers of an image whose blobs are all present.
     pub(super) fn unpack_image(&self, manifest: &Descriptor) -> Result<(Digest, ImageRecord)> {
         let document = Manifest::parse(&self.content.read_document(&manifest.digest)?)?;
         let config = ConfigFile::parse(&self.content.read_document(&document.config.digest)?)?;
@@ -213,7 +220,7 @@ impl Inner {
         Ok((document.config.digest, record))
     }
 
-    /// Gives an image its name, as a tag or a digest, and makes it known.
+    /// Adds an image to the records with its tags and digests.
     pub(super) fn register(
         &self,
         id: &Digest,
@@ -232,7 +239,7 @@ impl Inner {
         })
     }
 
-    /// A built-in image of an earlier release under the same name is pinned no longer.
+    /// Unpins an image of an earlier release that has the same name as a built-in one.
     pub(super) fn unpin_previous(&self, reference: &Reference, id: &Digest) -> Result<()> {
         let name = reference.to_string();
         self.change(|records| {
@@ -247,7 +254,7 @@ impl Inner {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the records in memory once they are on disk, or not at all.
+    /// Changes the records: first on disk, then in memory; not at all if either fails.
     fn change<T>(&self, work: impl FnOnce(&mut ImageMetadata) -> Result<T>) -> Result<T> {
         let mut records = self.records();
         let mut next = records.clone();
@@ -257,13 +264,13 @@ impl Inner {
         Ok(answer)
     }
 
-    /// Removes what no image and no container uses. While something comes in, this waits for the next time.
+    /// Removes content that no image and no container uses. Skipped while content is being ingested.
     fn collect_garbage(&self) -> Result<()> {
         let Ok(_alone) = self.ingest_lock.try_write() else { return Ok(()) };
         let keep = {
             let mut records = self.records();
             if !records.holds.is_complete() {
-                return Ok(()); // somebody may stand on what nobody seems to need
+                return Ok(()); // a container may use layers that seem unused
             }
             records.prune_layer_sizes();
             records.referenced_files(&self.content)

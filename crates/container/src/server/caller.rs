@@ -1,21 +1,21 @@
-//! Whether whoever made a call still waits for its answer.
+//! Detects callers that have gone away before their call has finished.
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
 
-/// The work's side of a call. What has begun for a caller that went away is undone: nobody will
-/// ever learn its identifier.
+/// Held by the work of a call. Work for a caller that has gone away is undone, because nobody would ever learn the new
+/// id.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Caller(CancellationToken);
 
 impl Caller {
-    /// The caller, and what the call's own future holds while somebody waits for it.
+    /// Creates the pair: `Caller` for the work, and the guard for the call's future, which cancels it when dropped.
     pub(super) fn new() -> (Self, DropGuard) {
         let token = CancellationToken::new();
         (Self(token.clone()), token.drop_guard())
     }
 
-    /// An error if the caller has gone.
+    /// Fails if the caller has gone away.
     pub(super) fn check(&self) -> Result<(), Status> {
         if self.0.is_cancelled() {
             return Err(Status::cancelled("the caller has gone"));

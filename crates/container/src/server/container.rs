@@ -1,4 +1,4 @@
-//! Containers: made from an image, started by the pod's shim, stopped, removed.
+//! Containers: create, start, stop and remove.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ use crate::{
     shim::protocol::{Exit, Request},
 };
 
-/// A container to make.
+/// The inputs of a new container.
 struct NewContainer {
     id: String,
     cgroup: String,
@@ -73,6 +73,7 @@ impl Inner {
         Ok(id)
     }
 
+    /// Creates the record, directories, cgroup, seccomp filter and specification of a container.
     fn prepare_container(
         &self,
         sandbox: &SandboxRecord,
@@ -146,6 +147,7 @@ impl Inner {
         self.state.put_container(container).map_err(internal("record the container"))
     }
 
+    /// The images that the container mounts as volumes.
     fn image_volumes(&self, config: &ContainerConfig) -> Result<BTreeMap<String, Image>, Status> {
         let wanted = config.mounts.iter().filter_map(|mount| mount.image.as_ref());
         wanted
@@ -156,7 +158,7 @@ impl Inner {
             .collect()
     }
 
-    /// The compiled system call filter that a container asks for.
+    /// The compiled seccomp filter of a container; `None` for an unconfined one.
     fn filter(
         &self,
         security: &LinuxContainerSecurityContext,
@@ -209,7 +211,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The shim's word on how a container ended, or the loss of the shim.
+    /// Records the exit that the shim reports; if the shim is lost, kills the container's cgroup.
     pub(super) async fn container_ended(self: &Arc<Self>, id: &str, exit: io::Result<Exit>) {
         let Ok(container) = self.state.container(id) else { return };
         let exit = match exit {
@@ -224,7 +226,7 @@ impl Inner {
         self.event(ContainerEventType::ContainerStoppedEvent, id, &container.sandbox);
     }
 
-    /// Changes a record. The disk may be slow: nobody waits for it.
+    /// Changes a record in memory at once. The write to disk happens in the background, because it may be slow.
     pub(super) fn change_container(
         self: &Arc<Self>,
         id: &str,
@@ -238,7 +240,7 @@ impl Inner {
         }));
     }
 
-    /// Ends all processes of a group and of those below it.
+    /// Kills all processes of a cgroup and its descendants.
     pub(super) async fn kill_group(&self, path: &str) {
         let group = self.cgroup(path);
         let killed = blocking(move || {
@@ -249,7 +251,7 @@ impl Inner {
         }
     }
 
-    /// Signals, waits `grace` seconds, kills.
+    /// Sends the stop signal, waits `grace` seconds, then kills.
     pub(super) async fn stop_container(&self, id: &str, grace: i64) -> Result<(), Status> {
         let Ok(container) = self.state.container(id) else { return Ok(()) };
         if container.state() != ContainerState::ContainerRunning {
@@ -259,7 +261,7 @@ impl Inner {
         let signal = |signal: i32| {
             let request = Request::Signal { id: container.id.clone(), signal };
             let shim = shim.clone();
-            // Ended in the meantime, or its shim has: either way the end is on its way.
+            // An error means that the container or its shim has exited meanwhile; either way the exit will be reported.
             async move { drop(shim.request_done(request).await) }
         };
         if let Ok(grace @ 1..) = u64::try_from(grace) {
@@ -270,7 +272,7 @@ impl Inner {
             }
         }
         signal(9).await;
-        self.kill_group(&container.cgroup).await; // also what runs beside its first process, or is frozen
+        self.kill_group(&container.cgroup).await; // includes frozen processes, and those beside the first one
         let ended = tokio::time::timeout(
             Duration::from_mins(1),
             self.state.wait_until_stopped(&container.id),
@@ -282,7 +284,7 @@ impl Inner {
     pub(super) async fn remove_container(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         let Ok(container) = self.state.container(id) else { return Ok(()) };
         self.stop_container(&container.id, 0).await?;
-        // A shim that has gone remembers nothing.
+        // An error means that the shim has exited and has no state left.
         let _ = self
             .shim(&container.sandbox)
             .request_done(Request::Delete { id: container.id.clone() })
@@ -298,7 +300,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes all that a container has on disk and in the kernel.
+    /// Removes the cgroup, files and layer leases of a container.
     pub(super) async fn delete_container_resources(&self, id: &str, cgroup: &str) {
         let note = |what: &str, error: String| {
             tracing::warn!(container = id, error, "cannot remove {what}");
@@ -322,17 +324,17 @@ fn make_folders(folder: &Path, image: &Image, sandbox: &SandboxRecord) -> io::Re
     for number in 0..image.config.volumes.len() {
         fs::create_dir_all(folder.join("volumes").join(number.to_string()))?;
     }
-    // The root's owner and mode are the upper folder's.
+    // The root directory gets owner and mode of the upper directory.
     std::os::unix::fs::chown(folder.join("upper"), Some(root_id(sandbox)), Some(root_id(sandbox)))
 }
 
-/// Who is root in the pod.
+/// The host uid of the pod's root user.
 fn root_id(sandbox: &SandboxRecord) -> u32 {
     let users = sandbox.namespaces().userns_options.unwrap_or_default();
     users.uids.first().map_or(0, |map| map.host_id)
 }
 
-/// A path that is not there becomes a folder, as kubelets expect.
+/// Creates missing mount sources as directories, as the kubelet expects.
 fn create_mount_sources(config: &ContainerConfig) -> io::Result<()> {
     for mount in config.mounts.iter().filter(|mount| mount.image.is_none()) {
         let path = PathBuf::from(&mount.host_path);
@@ -343,7 +345,7 @@ fn create_mount_sources(config: &ContainerConfig) -> io::Result<()> {
     Ok(())
 }
 
-/// The profile by its field, or by the older path.
+/// The seccomp profile from its field, or from the deprecated path.
 fn profile(security: &LinuxContainerSecurityContext) -> Result<SecurityProfile, Status> {
     if let Some(profile) = &security.seccomp {
         return Ok(profile.clone());

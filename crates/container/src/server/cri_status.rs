@@ -1,4 +1,4 @@
-//! What is answered about pods and containers: records in the interface's words.
+//! Converts records to CRI messages: statuses and lists of pods and containers.
 
 use std::collections::HashMap;
 

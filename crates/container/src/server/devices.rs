@@ -1,4 +1,4 @@
-//! Devices: the few that every container has, those it asks for, and all, for privileged ones.
+//! Devices of containers: the standard ones, requested ones, and all devices for privileged containers.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use crate::{cri::Device as CriDevice, spec::Device};
 
 const STANDARD: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// What every container may use, for the device controller: making any, and using these and terminals.
+/// Rules of every container for the device cgroup: mknod of any device; use of the standard devices and terminals.
 const STANDARD_RULES: [&str; 11] = [
     "c *:* m",
     "b *:* m",
@@ -27,7 +27,7 @@ const STANDARD_RULES: [&str; 11] = [
     "c 136:* rwm",
 ];
 
-/// The standard devices and the ones asked for, with the rules that allow them.
+/// The standard and the requested devices, with the device cgroup rules that allow them.
 pub(crate) fn container_devices(asked: &[CriDevice]) -> Result<(Vec<Device>, Vec<String>), Status> {
     let mut devices: Vec<_> =
         STANDARD.iter().map(|name| device(&Path::new("/dev").join(name))).collect();
@@ -50,7 +50,7 @@ pub(crate) fn container_devices(asked: &[CriDevice]) -> Result<(Vec<Device>, Vec
     Ok((devices, rules))
 }
 
-/// Every device of the host.
+/// All devices of the host, for privileged containers.
 pub(crate) fn host_devices() -> Vec<Device> {
     below(Path::new("/dev")).iter().map(|path| device(path)).collect()
 }
@@ -68,7 +68,7 @@ fn rule(path: &Path, permissions: &str) -> Option<String> {
     Some(format!("{kind} {major}:{minor} {permissions}"))
 }
 
-/// The devices at and below a path. Folders that containers have of their own are left out.
+/// The devices at and below a path, without directories that containers have of their own.
 fn below(path: &Path) -> Vec<PathBuf> {
     let Ok(meta) = fs::metadata(path) else { return Vec::new() };
     let kind = meta.file_type();

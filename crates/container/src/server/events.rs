@@ -1,9 +1,10 @@
-//! What happens to containers, for kubelets that listen instead of asking.
+//! Container events, for kubelets that subscribe to them instead of polling.
 
 use super::{Inner, now};
 use crate::cri::{ContainerEventResponse, ContainerEventType};
 
 impl Inner {
+    /// Sends a container event to all subscribers.
     pub(super) fn event(&self, kind: ContainerEventType, container: &str, sandbox: &str) {
         if self.events.receiver_count() == 0 {
             return;
@@ -18,6 +19,6 @@ impl Inner {
             pod_sandbox_status: sandbox,
             containers_statuses: containers.iter().map(Self::container_status).collect(),
         };
-        let _ = self.events.send(event); // nobody listens any more
+        let _ = self.events.send(event); // fails if the last subscriber has just left
     }
 }

@@ -1,4 +1,4 @@
-//! Processes beside a container's first: run to their end, or connected to somebody.
+//! Exec: further processes in a container. `ExecSync` runs them to completion.
 
 use std::{
     fs, io,
@@ -22,17 +22,18 @@ use crate::{
     spec,
 };
 
-/// What an answer may hold of a command's output.
+/// Maximum output of a command that a response contains.
 const LONGEST_OUTPUT: usize = 16 << 20;
 
-/// What all answers together may hold; beyond that, each keeps `SHORTEST_OUTPUT`.
+/// Maximum output of all running commands together; beyond that, each keeps `SHORTEST_OUTPUT`.
 const LONGEST_OF_ALL: usize = 256 << 20;
 const SHORTEST_OUTPUT: usize = 64 << 10;
 
-/// After a command has ended, what it started may hold its output open.
+/// How long to wait for the rest of the output after a command has exited; its children may keep the pipe open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Inner {
+    /// Runs a command in a container and returns its output and exit code.
     pub(super) async fn exec_sync(
         &self,
         id: &str,
@@ -57,7 +58,7 @@ impl Inner {
             shim.request_done(Request::KillExec { pid })
                 .await
                 .map_err(internal("end the command"))?;
-        } // else the shim ends what nobody waits for
+        } // otherwise the shim kills it when the connection closes
         let seconds = limit.as_secs();
         Err(Status::deadline_exceeded(format!(
             "timeout {seconds}s exceeded: context deadline exceeded"
@@ -73,7 +74,7 @@ impl Inner {
         Err(Status::failed_precondition(format!("container is in {state} state")))
     }
 
-    /// A further process has the rights of the first.
+    /// The process of an exec: like the container's first process, with another command.
     pub(super) fn process(
         &self,
         container: &ContainerRecord,
@@ -92,7 +93,7 @@ impl Inner {
     }
 }
 
-/// A command on its way, with its output.
+/// A running command with its output.
 struct SyncExec {
     pid: i32,
     answer: ShimReply,
@@ -136,7 +137,7 @@ impl SyncExec {
                 }
             };
             if !drained {
-                let _ = tokio::time::timeout(DRAIN_TIMEOUT, read).await; // what is there by then is the output
+                let _ = tokio::time::timeout(DRAIN_TIMEOUT, read).await; // output after this time is dropped
             }
             exit
         };
@@ -146,16 +147,16 @@ impl SyncExec {
     }
 }
 
-/// Memory that outputs may still take.
+/// Remaining memory for outputs.
 static LEFT: AtomicUsize = AtomicUsize::new(LONGEST_OF_ALL);
 
-/// The output of a command, as much of it as is kept.
+/// The beginning of a command's output, within the limits.
 struct Kept<'a> {
     bytes: Vec<u8>,
-    /// Bytes that were taken from `left`.
+    /// Bytes that were subtracted from `left`.
     taken: usize,
     left: &'a AtomicUsize,
-    /// Whether something was left out, and so all that follows.
+    /// Whether output was dropped; then all further output is dropped too.
     is_full: bool,
 }
 
@@ -188,7 +189,7 @@ impl Drop for Kept<'_> {
     }
 }
 
-/// Keeps the beginning of an output; the rest is read all the same, so that the command does not wait for a reader.
+/// Keeps the beginning of the output. The rest is read and dropped, so that the command does not block on a full pipe.
 async fn read_capped(mut from: impl AsyncRead + Unpin, into: &mut Kept<'_>) -> io::Result<()> {
     let mut chunk = vec![0; 64 << 10];
     loop {
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(kept.bytes.len(), 16 << 20);
     }
 
-    /// A hundred probes that each say 16 MiB must not take more memory than the node has.
+    /// A hundred probes with 16 MiB of output each must not exhaust the node's memory.
     #[test]
     fn all_outputs_together_are_bounded() {
         let left = AtomicUsize::new(1 << 20);

@@ -1,10 +1,10 @@
-//! The files that every pod gets: names, and who answers for them.
+//! The files `resolv.conf`, `hostname` and `hosts` of a sandbox.
 
 use std::{fmt::Write as _, fs, io, path::Path};
 
 use crate::cri::DnsConfig;
 
-/// Writes `resolv.conf`, `hostname` and `hosts` into a sandbox's folder.
+/// Writes `resolv.conf`, `hostname` and `hosts` into the directory of a sandbox.
 pub(crate) fn write(
     folder: &Path,
     hostname: &str,

@@ -1,9 +1,9 @@
-//! Collecting what no record explains: shims, control groups, networks and layer holds of pods
-//! that a killed server had begun or was removing.
+//! Garbage collection: removes shims, cgroups, networks and layer leases without a record, which a killed server left
+//! behind while it created or removed pods.
 //!
-//! A sandbox or container has a folder before anything else of it is made, and the folder is
-//! removed last. So what is found first and has no folder afterwards belongs to nobody, whatever
-//! is created or removed meanwhile: nothing has to be locked.
+//! The directory of a sandbox or container is created before anything else of it, and removed last. What is found first
+//! and has no directory afterwards is therefore an orphan, whatever is created or removed meanwhile, and no lock is
+//! needed.
 
 use std::{
     collections::BTreeSet,
@@ -18,16 +18,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::{Inner, blocking, internal};
 
-/// How often a running server collects.
+/// Interval of garbage collection.
 const PERIOD: Duration = Duration::from_mins(1);
-/// How long all network plugins together may take when the server starts.
+/// Time limit for the network plugins at the start of the server.
 const LONGEST_NETWORK: Duration = Duration::from_secs(30);
-/// A process that does not die in this time is stuck in the kernel.
+/// A process that is not dead after this time is stuck in the kernel.
 const LONGEST_KILL: Duration = Duration::from_secs(10);
-/// The length of an identifier: 32 bytes in hexadecimal.
+/// Length of an id: 32 bytes in hexadecimal.
 const ID_LENGTH: usize = 64;
 
-/// A shim's process, found by the folder that it was started with.
+/// A running shim, found by the directory in its arguments.
 #[derive(Debug)]
 struct ShimProcess {
     sandbox: String,
@@ -36,7 +36,7 @@ struct ShimProcess {
 }
 
 impl Inner {
-    /// Collects all that earlier servers left. Nothing is being created yet.
+    /// Removes everything that earlier servers left behind. Nothing is being created yet.
     pub(super) async fn collect_at_start(self: &Arc<Self>) {
         for container in self.state.containers() {
             if !self.state.sandbox_folder(&container.sandbox).exists() {
@@ -57,7 +57,7 @@ impl Inner {
         }
     }
 
-    /// Collects as long as the server runs: a removal may have failed halfway.
+    /// Collects periodically while the server runs, because a removal may have failed halfway.
     pub(super) fn keep_collecting(self: &Arc<Self>) {
         let inner = self.clone();
         self.tasks.spawn(async move {
@@ -90,7 +90,8 @@ impl Inner {
         }
     }
 
-    /// Only below a group that is this server's alone: elsewhere names do not say whose they are.
+    /// Removes cgroups without a record. Only below a cgroup that belongs to this server alone: elsewhere a name does
+    /// not tell who created it.
     fn collect_groups(&self) -> io::Result<()> {
         if !self.config.owns_cgroup_root || self.config.cgroup_root.trim_matches('/').is_empty() {
             return Ok(());
@@ -110,7 +111,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends the shim of a sandbox that does not answer, if there is one.
+    /// Kills the shim of a sandbox that does not respond, if there is one.
     pub(super) fn end_shim(&self, sandbox: &str) {
         for shim in self.shims().into_iter().filter(|shim| shim.sandbox == sandbox) {
             shim.end();
@@ -122,7 +123,7 @@ impl Inner {
         exists(&self.state.sandbox_folder(id)) || exists(&self.state.container_folder(id))
     }
 
-    /// The shims of this server's folder, also those that no record knows.
+    /// The running shims of this server's directory, including those without a record.
     fn shims(&self) -> Vec<ShimProcess> {
         let folder = self.config.root.join("sandboxes");
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -132,24 +133,24 @@ impl Inner {
 }
 
 impl ShimProcess {
-    /// The process, if it is a shim whose pod lies in `folder`.
+    /// The process, if it is a shim of a pod in `folder`.
     fn find(pid: i32, folder: &Path) -> Option<Self> {
         shim_sandbox(&fs::read(format!("/proc/{pid}/cmdline")).ok()?, folder)?;
         let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-        // read again: the number may have been another process's before
+        // checked again with the pidfd open: the pid may have been reused in between
         let sandbox = shim_sandbox(&fs::read(format!("/proc/{pid}/cmdline")).ok()?, folder)?;
         Some(Self { sandbox, process, pid })
     }
 
-    /// Kills it and waits until it has ended. The holder of its namespaces ends with it.
+    /// Kills the shim and waits until it has exited. The process that holds its namespaces ends with it.
     fn end(&self) {
         let began = Instant::now();
-        // may have ended just now
+        // it may already have exited
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
         let is_running = || {
             let path = format!("/proc/{}/cmdline", self.pid);
             let alive = pidfd_send_signal(&self.process, Signal::CONT).is_ok();
-            alive && fs::read(path).is_ok_and(|line| !line.is_empty()) // a zombie has none
+            alive && fs::read(path).is_ok_and(|line| !line.is_empty()) // empty for a zombie
         };
         while is_running() {
             if began.elapsed() > LONGEST_KILL {
@@ -161,7 +162,7 @@ impl ShimProcess {
     }
 }
 
-/// The sandbox of a shim by its arguments, the last of which is the pod's folder.
+/// The sandbox id of a shim, from its last argument, the directory of the pod.
 fn shim_sandbox(arguments: &[u8], folder: &Path) -> Option<String> {
     let arguments = arguments.strip_suffix(b"\0")?;
     let last = arguments.rsplit(|byte| *byte == 0).next()?;

@@ -1,4 +1,4 @@
-//! The image half of the interface.
+//! The CRI image service.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     image::{Error, Image, RegistryAuth},
 };
 
-/// A pull without any end would keep its pod waiting for ever.
+/// Time limit of a pull, so that its pod does not wait for ever.
 const PULL_TIMEOUT: Duration = Duration::from_hours(1);
 
 #[tonic::async_trait]
@@ -92,7 +92,7 @@ impl Service {
 
 fn to_cri_image(image: Image) -> CriImage {
     let user = image.config.user.split(':').next().unwrap_or_default();
-    // A number that no user can have is no number: whoever asks for "not root" must not be misled.
+    // A number outside the range of uids is treated as a name, so that `runAsNonRoot` is not misled.
     let number = user.parse().ok().filter(|uid| (0..=i64::from(i32::MAX)).contains(uid));
     let uid = if user.is_empty() { Some(0) } else { number };
     let username = if uid.is_none() { user.to_owned() } else { String::new() };
@@ -111,7 +111,7 @@ fn to_cri_image(image: Image) -> CriImage {
     }
 }
 
-/// Empty fields mean that there are none.
+/// The registry credentials of a request; `None` if all fields are empty.
 fn credentials(from: AuthConfig) -> Result<Option<RegistryAuth>, Status> {
     if from == AuthConfig::default() {
         return Ok(None);

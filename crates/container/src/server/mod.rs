@@ -1,4 +1,4 @@
-//! The CRI server: what it keeps, how it starts, and how it finds its pods again.
+//! The CRI server: state, start-up, recovery of running pods.
 
 mod caller;
 mod container;
@@ -52,24 +52,23 @@ use crate::{
     streaming,
 };
 
-/// Where the runtime lives and what it starts.
+/// Configuration of the runtime.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Pods, containers, and what containers write.
+    /// Directory of the state of pods and containers, and of their writable layers.
     pub root: PathBuf,
-    /// The group above pods that name no `cgroup_parent`; empty for the hierarchies' root.
+    /// Parent cgroup of pods that have no `cgroup_parent`; empty for the root of the hierarchies.
     pub cgroup_root: String,
-    /// Whether nobody else makes groups below `cgroup_root`: then the server removes those that
-    /// it has no record of.
+    /// Whether nobody else creates cgroups below `cgroup_root`; then the server removes those without a record.
     pub owns_cgroup_root: bool,
-    /// The group that shims run in; empty for the server's own.
+    /// The cgroup of the shims; empty for the server's own.
     pub shim_cgroup: String,
-    /// The most processes of a container.
+    /// Maximum number of processes of a container.
     pub pids_limit: Option<i64>,
-    /// The program that runs a shim, and its arguments before the pod's folder.
+    /// The shim program, and its arguments before the pod's directory.
     pub shim: PathBuf,
     pub shim_args: Vec<OsString>,
-    /// Where exec, attach and port-forward are served; loopback.
+    /// Loopback address where exec, attach and port-forward are served.
     pub streaming: SocketAddr,
 }
 
@@ -79,6 +78,7 @@ pub struct Server {
     inner: Arc<Inner>,
 }
 
+/// State of the CRI server.
 #[derive(Debug)]
 pub(crate) struct Inner {
     config: Config,
@@ -90,26 +90,26 @@ pub(crate) struct Inner {
     events: broadcast::Sender<ContainerEventResponse>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// Compiled default filters by capability set: compiling takes longer than starting a process.
+    /// Compiled default seccomp filters by capability set: compiling one takes longer than starting a process.
     filters: Mutex<HashMap<u64, Arc<[u8]>>>,
     random: SystemRandom,
-    /// Set once, right after: its sessions come back to us.
+    /// Set right after construction, because its session handler refers back to this.
     streaming: OnceLock<streaming::Server>,
-    /// Connections into pods.
+    /// Limits the number of port-forward connections.
     forwarded: streaming::Seats,
 }
 
-/// What the runtime is called, and its one handler besides the nameless one.
+/// The name of the runtime, and of its only handler besides the default one.
 const NAME: &str = "tiphys";
-/// A folder of the runtime with nothing in it.
+/// Name of an empty directory of the runtime.
 const EMPTY: &str = "empty";
-/// Messages may name many mounts and variables.
+/// Maximum size of a request, which may contain many mounts and variables.
 const LARGEST_MESSAGE: usize = 16 << 20;
-/// As JSON the same takes more.
+/// Maximum size of a container specification; the same data takes more space as JSON.
 const LARGEST_SPEC: u64 = 64 << 20;
 
 impl Server {
-    /// Loads what was there and meets the shims that still run.
+    /// Loads the records and reconnects to the shims that still run.
     pub async fn build(config: Config, cni: Arc<dyn Cni>, store: ImageStore) -> io::Result<Self> {
         fs::create_dir_all(&config.root)?;
         let (state, leftovers) = State::load(&config.root)?;
@@ -137,7 +137,7 @@ impl Server {
         Ok(Self { inner })
     }
 
-    /// Serves until `stop` is cancelled. Pods go on.
+    /// Serves until `stop` is cancelled. Pods keep running.
     pub async fn serve(
         self,
         listener: UnixListener,
@@ -174,7 +174,7 @@ impl Inner {
         bytes.map(|byte| format!("{byte:02x}")).concat()
     }
 
-    /// The runtime's own filter for a container with these capabilities.
+    /// The compiled default seccomp filter for a container with these capabilities.
     fn default_filter(&self, capabilities: u64) -> io::Result<Arc<[u8]>> {
         let mut known = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(filter) = known.get(&capabilities) {
@@ -195,12 +195,12 @@ fn now() -> i64 {
     seconds * 1_000_000_000 + i64::from(nanos)
 }
 
-/// Whether labels fit a selector.
+/// Whether labels match a selector.
 fn matches_labels(selector: &HashMap<String, String>, labels: &HashMap<String, String>) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// Work with files, away from the threads that answer.
+/// Runs blocking file operations on a separate thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, tonic::Status> + Send + 'static,
 ) -> Result<T, tonic::Status> {

@@ -1,4 +1,4 @@
-//! What is mounted in a container: what every one has, what its image names, what the kubelet gives.
+//! The mounts of a container: the default ones, volumes of the image, and those that the kubelet requests.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,6 +10,7 @@ use crate::{
     spec::{Mount, MountSource, Propagation},
 };
 
+/// All mounts of a container, in mounting order.
 pub(crate) fn mounts(
     parts: &SpecInputs<'_>,
     security: &LinuxContainerSecurityContext,
@@ -28,7 +29,7 @@ pub(crate) fn mounts(
     };
     all.retain(|mount| !covered(&mount.target));
     if security.readonly_rootfs {
-        // An image's volumes can be written, whatever the root is.
+        // Volumes of the image are writable even if the root file system is read-only.
         for (number, target) in parts.image.config.volumes.iter().enumerate() {
             if !covered(Path::new(target)) {
                 let folder = parts.folder.join("volumes").join(number.to_string());
@@ -38,13 +39,13 @@ pub(crate) fn mounts(
             }
         }
     }
-    wanted.sort_by_key(|mount| mount.target.components().count()); // stable: the order given counts
+    wanted.sort_by_key(|mount| mount.target.components().count()); // a stable sort keeps the given order
     all.extend(wanted);
     Ok(all)
 }
 
-/// Nothing is mounted over the root, or over the files of /proc but those that other tools replace. Over /proc itself
-/// goes only another one.
+/// Rejects mounts over the root and over files in /proc, except those that tools such as lxcfs replace. Only another
+/// procfs may be mounted over /proc itself.
 fn check_target(mount: &Mount) -> Result<(), Status> {
     const REPLACED: [&str; 10] = [
         "cpuinfo",
@@ -86,10 +87,10 @@ fn check_target(mount: &Mount) -> Result<(), Status> {
     refused("it is inside /proc")
 }
 
-/// What statfs says of a file system of processes.
+/// PROC_SUPER_MAGIC: the type of a procfs in statfs.
 const PROC: i64 = 0x9fa0;
 
-/// A path without its root, `.` and `..`.
+/// Normalizes a path lexically: without leading slash, `.` and `..`.
 fn lexical(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {

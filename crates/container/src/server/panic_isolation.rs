@@ -1,5 +1,4 @@
-//! A gRPC service whose calls fail alone: all pods of a node share one connection, and a panic
-//! in one call must not end it.
+//! Panic isolation of gRPC calls: all pods of a node share one connection, and a panic in one call must not close it.
 
 use std::{
     convert::Infallible,
@@ -11,6 +10,7 @@ use http::{Request, Response};
 use tonic::{Status, body::Body, server::NamedService};
 use tower_service::Service;
 
+/// A gRPC service whose panicking calls return an internal error.
 #[derive(Clone, Debug)]
 pub(super) struct Contained<S>(pub(super) S);
 

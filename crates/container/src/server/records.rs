@@ -1,7 +1,7 @@
-//! The records of sandboxes and containers on disk: a folder each.
+//! Records of sandboxes and containers on disk, with a directory for each.
 //!
-//! A folder holds the record as it was begun (`pending`) and the record itself (`record`), which
-//! is there once all is made. Whoever starts finds one of them even where the other was damaged.
+//! A directory contains the record as it was when the creation began (`pending`), and the final record (`record`),
+//! which exists once the creation is complete. After a crash one of them is readable even if the other is damaged.
 
 use std::{
     fs, io,
@@ -13,11 +13,11 @@ use sys::durable_record::{self, Durability};
 
 use super::state::{ContainerRecord, SandboxRecord};
 
-/// A kind of record.
+/// A record of a sandbox or container.
 pub(super) trait Record: Message + Default {
     fn id(&self) -> &str;
 
-    /// Whether all is there that others rely on.
+    /// Whether all required fields are set.
     fn is_complete(&self) -> bool;
 }
 
@@ -44,16 +44,15 @@ impl Record for ContainerRecord {
     }
 }
 
-/// What was found below a folder of folders.
+/// The records that were found in a directory.
 #[derive(Debug)]
 pub(super) struct Found<T> {
     pub(super) known: Vec<T>,
-    /// Begun, and known to nobody.
+    /// The creation began and was not completed.
     pub(super) unfinished: Vec<T>,
-    /// Taken from what was begun, because the record itself cannot be read: what has become of
-    /// it since, its shim must tell.
+    /// Restored from `pending`, because `record` cannot be read. The shim knows what has happened since.
     pub(super) restored: Vec<T>,
-    /// Folders of which nothing can be read.
+    /// Directories without any readable record.
     pub(super) unreadable: Vec<PathBuf>,
 }
 
@@ -66,10 +65,10 @@ impl<T> Default for Found<T> {
 
 const RECORD: &str = "record";
 const PENDING: &str = "pending";
-/// No message of the interface is larger.
+/// Maximum size of a record; no CRI message is larger.
 const LARGEST: u64 = super::LARGEST_MESSAGE as u64 + (1 << 20);
 
-/// Reads all records below `folder`. What cannot be read is said and put aside.
+/// Reads all records below `folder`. Unreadable files are logged and moved aside.
 pub(super) fn load<T: Record>(folder: &Path) -> io::Result<Found<T>> {
     if !folder.is_dir() && fs::symlink_metadata(folder).is_ok() {
         let aside = durable_record::put_aside(folder)?;
@@ -91,7 +90,7 @@ pub(super) fn load<T: Record>(folder: &Path) -> io::Result<Found<T>> {
             (Read::Bad, Read::Good(begun)) if begun.is_complete() => found.restored.push(begun),
             (Read::None, Read::Good(begun)) => found.unfinished.push(begun),
             (Read::None, Read::None) => {
-                // nothing was done before that was written
+                // the record is written before anything else is created
                 if let Err(error) = remove(&path) {
                     tracing::warn!(path = %path.display(), %error, "cannot remove an empty folder");
                 }
@@ -102,19 +101,19 @@ pub(super) fn load<T: Record>(folder: &Path) -> io::Result<Found<T>> {
     Ok(found)
 }
 
-/// Notes what is going to be made. After a power cut nothing of it is left to undo.
+/// Records that a creation begins. Not synced: after a power failure nothing of it is left to undo.
 pub(super) fn begin(folder: &Path, record: &impl Record) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     durable_record::write(&folder.join(PENDING), &record.encode_to_vec(), Durability::None)
 }
 
-/// Notes what has been made, or what has become of it. After a power cut there is this record or
-/// the one before, and nothing that runs.
+/// Records a completed creation or a change. After a power failure there is this record or the previous one, and
+/// nothing runs.
 pub(super) fn write(folder: &Path, record: &impl Record) -> io::Result<()> {
     durable_record::write(&folder.join(RECORD), &record.encode_to_vec(), Durability::Whole)
 }
 
-/// Removes a folder with all that is in it or mounted there.
+/// Removes a directory, with everything that is mounted below it.
 fn remove(folder: &Path) -> io::Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);
@@ -126,6 +125,7 @@ fn remove(folder: &Path) -> io::Result<()> {
     sys::tree::remove(folder)
 }
 
+/// Result of reading a record file.
 enum Read<T> {
     Good(T),
     Bad,
@@ -138,7 +138,7 @@ fn read<T: Record>(folder: &Path, name: &str) -> Read<T> {
         let Some(bytes) = bytes else { return Ok(None) };
         let record = T::decode(&*bytes).map_err(io::Error::other)?;
         let named = folder.file_name().is_some_and(|id| id == record.id());
-        // what is only begun may have no more than its name
+        // a pending record may contain only the id
         if !named || name == RECORD && !record.is_complete() {
             return Err(io::Error::other("not the record of this folder"));
         }

@@ -104,7 +104,7 @@ impl Inner {
     fn take_up(self: &Arc<Self>, sandbox: String, state: &ShimState) {
         for container in self.state.containers_of(&sandbox) {
             if container.state() != ContainerState::ContainerCreated {
-                continue; // following it shows how it ended
+                continue; // watching it reports its exit
             }
             let Some(status) = state.containers.get(&container.id) else { continue };
             tracing::warn!(container = container.id, ?status, "a start was not recorded");
@@ -130,7 +130,7 @@ impl Inner {
             Err(error) if is_passing(&error) => return,
             _ => {}
         }
-        let _ = shim.request_done(Request::Shutdown).await; // mostly it has ended
+        let _ = shim.request_done(Request::Shutdown).await; // usually it has already exited
         let shm = folder.join("shm");
         while sys::mount::lazy_unmount(&shm).is_ok() {}
         tracing::error!(folder = %folder.display(), "what is left of a pod without a record is removed");
@@ -139,8 +139,7 @@ impl Inner {
         }
     }
 
-    /// Nobody holds layers for containers that are no more; and layers that containers stand on
-    /// are held, also where the note of it was lost.
+    /// Releases the layers of containers that no longer exist, and restores lost leases of those that do.
     async fn check_holds(&self) {
         let holders = self.store.holders();
         for holder in holders.iter().filter(|holder| self.state.container(holder).is_err()) {
@@ -164,7 +163,7 @@ impl Inner {
         }
     }
 
-    /// Watches over a sandbox until it ends or the server stops.
+    /// Watches a sandbox until it ends or the server stops.
     pub(super) fn watch_sandbox(self: &Arc<Self>, id: String) {
         let inner = self.clone();
         self.tasks.spawn(async move {
@@ -180,7 +179,7 @@ impl Inner {
         self.change_sandbox(id, |sandbox| (sandbox.ready, sandbox.pid) = (false, 0));
     }
 
-    /// Changes a record. The disk may be slow: nobody waits for it.
+    /// Changes a record in memory at once. The write to disk happens in the background, because it may be slow.
     fn change_sandbox(self: &Arc<Self>, id: &str, change: impl FnOnce(&mut SandboxRecord)) {
         self.state.change_sandbox(id, change);
         let (inner, id) = (self.clone(), id.to_owned());
@@ -190,7 +189,7 @@ impl Inner {
         }));
     }
 
-    /// Watches over a container until it ends or the server stops.
+    /// Watches a container until it exits or the server stops.
     pub(super) fn watch_container(self: &Arc<Self>, sandbox: String, id: String) {
         let inner = self.clone();
         self.tasks.spawn(async move {
@@ -204,7 +203,8 @@ impl Inner {
     }
 }
 
-/// Waits for the exit of a container. An error of our own, such as too many open files, is no loss of the shim.
+/// Waits for the exit of a container. An error of this process, such as too many open files, does not mean that the
+/// shim is lost.
 async fn wait(shim: &ShimClient, id: &str) -> io::Result<crate::shim::protocol::Exit> {
     loop {
         match shim.wait(id).await {
@@ -214,8 +214,8 @@ async fn wait(shim: &ShimClient, id: &str) -> io::Result<crate::shim::protocol::
     }
 }
 
-/// Queries a shim until no container is being started any more. Otherwise one that a former server began to start
-/// would run while its record says Created.
+/// Queries a shim until no container is being started any more. Otherwise a container that an earlier server began to
+/// start would run while its record says Created.
 async fn query_until_started(shim: &ShimClient) -> io::Result<ShimState> {
     let began = tokio::time::Instant::now();
     loop {
@@ -247,7 +247,7 @@ fn is_passing(error: &io::Error) -> bool {
             .is_some_and(|code| ours.iter().any(|one| one.raw_os_error() == code))
 }
 
-/// The addresses of a pod, by its network namespace.
+/// The IP addresses in a pod's network namespace.
 fn addresses(pid: i32) -> Vec<String> {
     let look = || {
         let namespace = NetworkNamespace::open(Path::new(&format!("/proc/{pid}/ns/net")))?;
@@ -263,7 +263,7 @@ fn addresses(pid: i32) -> Vec<String> {
     found.filter(global).map(|ip| ip.to_string()).collect()
 }
 
-/// The layers that a container stands on.
+/// The layers that a container uses, from its specification.
 fn layers(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let bytes =
         sys::durable_record::read(&folder.join(super::container::SPEC), super::LARGEST_SPEC)?;

@@ -1,4 +1,4 @@
-//! Pod sandboxes: namespaces, files and a network that containers then share.
+//! Pod sandboxes: the namespaces, files and network that the containers of a pod share.
 
 use std::{
     collections::BTreeMap,
@@ -28,6 +28,7 @@ use crate::{
 };
 
 impl Inner {
+    /// Creates a sandbox; undoes everything if that fails.
     pub(super) async fn run_sandbox(
         self: &Arc<Self>,
         config: PodSandboxConfig,
@@ -86,7 +87,7 @@ impl Inner {
         self.tasks.spawn({
             let stop = self.stop.clone();
             async move {
-                // Reaped here; after the server has gone, by init.
+                // The child is reaped here, or by init after the server has exited.
                 tokio::select! { _ = child.wait() => (), () = stop.cancelled() => () }
             }
         });
@@ -94,6 +95,7 @@ impl Inner {
         Ok(())
     }
 
+    /// Creates the files, /dev/shm and cgroup of a sandbox; returns the specification for its shim.
     fn prepare(&self, sandbox: &SandboxRecord, folder: &Path) -> io::Result<spec::SandboxSpec> {
         let config = sandbox.config();
         self.state.begin_sandbox(sandbox)?;
@@ -134,7 +136,8 @@ impl Inner {
         })
     }
 
-    /// The pod's own group is the kubelet's to limit; the holder's is ours, and so is the record.
+    /// Updates the resources of a sandbox. The pod's own cgroup belongs to the kubelet; this only limits the sandbox's
+    /// cgroup, and updates the record.
     pub(super) fn update_sandbox(
         &self,
         request: UpdatePodSandboxResourcesRequest,
@@ -183,10 +186,10 @@ impl Inner {
         .await
     }
 
-    /// Undoes what a failed start has done. Its error is what counts, not ours.
+    /// Undoes a failed creation. Errors are ignored, because the caller gets the original one.
     pub(super) async fn tear_down(self: &Arc<Self>, sandbox: &SandboxRecord) {
         if !sandbox.host_network() {
-            let _ = self.cni.remove(&network(sandbox)).await; // nothing may have been added
+            let _ = self.cni.remove(&network(sandbox)).await; // it may not have been attached
         }
         self.kill_sandbox(sandbox).await;
         if let Err(error) = self.remove_files(sandbox) {
@@ -196,8 +199,8 @@ impl Inner {
 
     async fn kill_sandbox(self: &Arc<Self>, sandbox: &SandboxRecord) {
         let sent = self.shim(&sandbox.id).request_done(Request::Shutdown).await;
-        // A shim that has gone has nothing left to end; what it left is in the group. One that
-        // does not listen, or not yet, is ended without asking it.
+        // A shim that has exited needs no signal; its leftovers are in the cgroup. A shim that does not respond is
+        // killed directly.
         let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         let silent = sent.is_err_and(|error| !refused(&error));
         let group = self.cgroup(&sandbox.cgroup);
@@ -216,7 +219,7 @@ impl Inner {
         if parent.unwrap_or_default().is_empty()
             && let Ok(group) = self.cgroup(&self.default_cgroup_parent())
         {
-            group.remove_if_empty(); // ours, where no kubelet is
+            group.remove_if_empty(); // our own parent cgroup, used without a kubelet
         }
         let shm = self.state.sandbox_folder(&sandbox.id).join("shm");
         while sys::mount::lazy_unmount(&shm).is_ok() {}
@@ -226,7 +229,7 @@ impl Inner {
         sys::tree::remove(&self.state.sandbox_folder(&sandbox.id))
     }
 
-    /// A group below the kubelet's, or below one of ours where no kubelet is.
+    /// The cgroup path of a sandbox or container: below the kubelet's cgroup, or below our own if there is no kubelet.
     pub(super) fn cgroup_path(&self, parent: &str, id: &str) -> String {
         if parent.is_empty() {
             return format!("{}/{id}", self.default_cgroup_parent());
@@ -234,7 +237,7 @@ impl Inner {
         format!("/{}/{id}", parent.trim_matches('/'))
     }
 
-    /// Where a shim writes its process id to.
+    /// The `cgroup.procs` files of the cgroup for shims.
     fn shim_group(&self) -> io::Result<Vec<PathBuf>> {
         if self.config.shim_cgroup.is_empty() {
             return Ok(Vec::new());
@@ -249,7 +252,7 @@ impl Inner {
     }
 }
 
-/// What the network is told about a pod.
+/// The description of a pod for its network.
 pub(super) fn network(sandbox: &SandboxRecord) -> NetworkAttachment {
     let config = sandbox.config();
     let metadata = config.metadata.clone().unwrap_or_default();
@@ -302,7 +305,7 @@ fn check(config: &PodSandboxConfig, handler: &str) -> Result<(), Status> {
     check_users(&options)
 }
 
-/// Only what is the pod's alone can be set for a pod.
+/// Checks that a sysctl is namespaced and the pod has its own namespace for it.
 fn check_sysctl(name: &str, options: &NamespaceOption) -> Result<(), Status> {
     const OF_IPC: [&str; 8] = [
         "kernel.msgmax",
@@ -356,7 +359,7 @@ fn users(options: Option<&UserNamespace>) -> Option<spec::IdMaps> {
     id_maps(&options.uids, &options.gids)
 }
 
-/// What the pod asks for; and, in a network of its own, that low ports and ping need no rights.
+/// The sysctls of a pod. In a network namespace of its own, binding low ports and ping need no privileges.
 fn sysctls(config: &PodSandboxConfig, namespaces: &NamespaceOption) -> Vec<(String, String)> {
     let mut all: BTreeMap<String, String> = BTreeMap::new();
     if namespaces.network() != NamespaceMode::Node {

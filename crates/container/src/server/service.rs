@@ -1,4 +1,4 @@
-//! The runtime half of the interface: each call in a few lines; the work is done beside.
+//! The CRI runtime service. Each call delegates to a method of `Inner`.
 
 use std::{collections::HashMap, pin::Pin, sync::Arc};
 
@@ -7,7 +7,7 @@ use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 
 use super::{Inner, blocking, caller::Caller, internal, now, spec::limits, state::ContainerRecord};
-// In test builds the lint looks away, and an expectation would fail.
+// In test builds the lint is not active, and an expectation would fail.
 #[cfg_attr(
     not(test),
     expect(
@@ -18,12 +18,13 @@ use super::{Inner, blocking, caller::Caller, internal, now, spec::limits, state:
 use crate::cri::{runtime_service_server::RuntimeService, *};
 use crate::shim::protocol;
 
+/// Implements both CRI services.
 #[derive(Clone, Debug)]
 pub(crate) struct Service(pub(crate) Arc<Inner>);
 
 pub(crate) type Stream<T> = Pin<Box<dyn futures_util::Stream<Item = Result<T, Status>> + Send>>;
 
-/// A list as a stream of one part.
+/// Returns a list as a stream with a single message.
 pub(crate) fn once<T: Send + 'static>(message: T) -> Response<Stream<T>> {
     Response::new(Box::pin(futures_util::stream::once(async { Ok(message) })))
 }
@@ -340,7 +341,7 @@ impl RuntimeService for Service {
     ) -> Answer<Self::GetContainerEventsStream> {
         let events = BroadcastStream::new(self.0.events.subscribe());
         let stop = self.0.stop.clone();
-        // Who falls behind loses the connection and lists again.
+        // A subscriber that falls behind is disconnected and lists again.
         let events =
             events.map(|event| event.map_err(|error| Status::data_loss(error.to_string())));
         Ok(Response::new(Box::pin(events.take_until(stop.cancelled_owned()))))
@@ -386,7 +387,7 @@ impl RuntimeService for Service {
     }
 }
 
-/// Runs to the end even if the caller goes away: what has begun must be recorded or undone.
+/// Runs a future to completion even if the caller goes away: what was begun must be recorded or undone.
 async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, Status>> + Send + 'static,
 ) -> Result<T, Status> {

@@ -1,4 +1,4 @@
-//! Exec, attach and port-forward for people: streams between a client and a process.
+//! Exec, attach and port-forward sessions: streams between a client and a process.
 
 use std::{
     io,
@@ -30,11 +30,11 @@ use crate::{
     },
 };
 
-/// After a command has ended, what it started may hold its output open.
+/// How long to wait for the rest of the output after a command has exited; its children may keep the pipe open.
 const DRAIN: Duration = Duration::from_secs(1);
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// What the streaming server calls back.
+/// Handles the sessions of the streaming server.
 #[derive(Debug)]
 pub(super) struct SessionHandler(pub(super) Weak<Inner>);
 
@@ -81,7 +81,7 @@ impl Inner {
             .map_err(|error| Status::unavailable(error.to_string()))
     }
 
-    /// Of a pod, by its sandbox.
+    /// The namespace of the pod of a sandbox.
     fn namespace_of(&self, sandbox: &str) -> String {
         let sandbox = self.state.sandbox(sandbox).ok();
         let metadata = sandbox.and_then(|sandbox| sandbox.config?.metadata);
@@ -114,7 +114,7 @@ impl Inner {
     async fn attach_session(&self, request: AttachRequest, io: SessionIo) -> Result<(), Status> {
         let container = self.running(&request.container_id)?;
         let (mut ends, mut passed) = pipes(false).map_err(internal("attach"))?;
-        passed.remove(0); // no stdin from us: the container's own comes back
+        passed.remove(0); // no stdin is passed; the shim returns the container's own
         let ask = Request::Attach { id: container.id.clone(), stdin: request.stdin };
         let mut answer =
             self.shim(&container.sandbox).request(ask, passed).await.map_err(internal("attach"))?;
@@ -129,7 +129,7 @@ impl Inner {
             self.state.wait_until_stopped(&container.id).await;
             Ok(())
         };
-        // Where the end of the client's input is not the container's, it is how the client leaves.
+        // Where the end of the client's input does not close the container's stdin, it is how the client detaches.
         let once = container.config().stdin_once && !container.config().tty;
         let when = if once { Leave::Never } else { Leave::WithInput };
         ends.connect(io, ended, when).await.map(drop).map_err(internal("attach"))
@@ -157,8 +157,8 @@ impl Inner {
     }
 }
 
-/// Connects from inside a network namespace. Only the socket is made there: how long the pod takes to answer is no
-/// matter of a thread.
+/// Connects from inside a network namespace. Only the socket is created there; connecting is asynchronous and blocks no
+/// thread, however long the pod takes.
 async fn connect(namespace: PathBuf, to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = crate::threads::run(move || {
@@ -208,15 +208,15 @@ fn error(status: Status) -> Error {
     Error(status.message().to_owned())
 }
 
-/// When a client leaves a process that goes on.
+/// When a client detaches from a process that keeps running.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Leave {
     Never,
-    /// When its input ends, if it has one.
+    /// When the client's input ends, if it has any.
     WithInput,
 }
 
-/// Our ends of a process's streams.
+/// Our ends of a process's standard streams.
 #[derive(Debug, Default)]
 struct StdioEnds {
     stdin: Option<StdioStream>,
@@ -225,7 +225,7 @@ struct StdioEnds {
     terminal: Option<StdioStream>,
 }
 
-/// Our ends, and the process's.
+/// Creates pipes; returns our ends and those of the process.
 fn pipes(stdin: bool) -> io::Result<(StdioEnds, Vec<OwnedFd>)> {
     let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (from_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -255,7 +255,7 @@ impl StdioEnds {
         })
     }
 
-    /// Moves bytes until the process has `ended` and its output is through, or the client leaves: then `None`.
+    /// Copies streams until the process has `ended` and its output is drained. `None` if the client detaches before.
     async fn connect<T>(
         self,
         io: SessionIo,
@@ -269,7 +269,7 @@ impl StdioEnds {
         let sizes = async {
             let (Some(mut sizes), Some(terminal)) = (io.resize, terminal) else { return };
             while let Some(size) = sizes.recv().await {
-                let _ = terminal.set_window_size(size.width, size.height); // a terminal that has gone needs no size
+                let _ = terminal.set_window_size(size.width, size.height); // fails if the terminal is closed
             }
         };
         tokio::pin!(output, input, sizes, ended);
@@ -286,32 +286,32 @@ impl StdioEnds {
             }
         };
         if !through {
-            let _ = tokio::time::timeout(DRAIN, output).await; // what is there by then is the output
+            let _ = tokio::time::timeout(DRAIN, output).await; // output after this time is dropped
         }
         result.map(Some)
     }
 }
 
-/// A client that has closed its side ends the copy, not the process.
+/// Copies output to the client. If the client disconnects, the rest is read and dropped; the process goes on.
 async fn copy_output(from: Option<StdioStream>, to: Option<Output>) {
     let Some(mut from) = from else { return };
     if let Some(mut to) = to {
-        let _ = copy(&mut from, &mut to).await; // the client has gone: the rest is for nobody
+        let _ = copy(&mut from, &mut to).await; // fails if the client has disconnected
         let _ = to.shutdown().await;
     }
     let _ = copy(&mut from, &mut tokio::io::sink()).await; // so that the process does not block
 }
 
-/// Why input moves no more.
+/// Why input is no longer copied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum InputEnd {
     /// The client has closed its side.
     Client,
-    /// The process reads no more, or there is no input.
+    /// The process no longer reads, or there is no input.
     Process,
 }
 
-/// When the client's input ends, our end of the process's is closed.
+/// Copies input to the process. When the client's input ends, the process's stdin is closed.
 async fn copy_input(from: Option<Input>, to: Option<StdioStream>) -> InputEnd {
     let (Some(mut from), Some(mut to)) = (from, to) else { return InputEnd::Process };
     match copy(&mut from, &mut to).await {

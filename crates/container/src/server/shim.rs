@@ -1,4 +1,4 @@
-//! The server's side of a shim.
+//! The server's client of a shim.
 
 use std::{
     ffi::OsString,
@@ -24,12 +24,12 @@ use crate::{
     spec::SandboxSpec,
 };
 
-/// How long a shim may take to start, or to answer what needs no waiting.
+/// Timeout for starting a shim, and for its responses.
 const SHIM_TIMEOUT: Duration = Duration::from_secs(90);
 
 const QUEUE_FULL: Duration = Duration::from_millis(20);
 
-/// The program that shims are started from, by a descriptor through which it cannot be written.
+/// The shim program, opened through a descriptor that does not permit writing.
 #[derive(Debug)]
 pub(crate) struct Program {
     descriptor: OwnedFd,
@@ -38,7 +38,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// `empty`: a folder with nothing in it, made if it is missing.
+    /// Opens the program. `empty` is an empty directory, created if it is missing.
     pub(crate) fn open(path: &Path, args: &[OsString], empty: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(empty)?;
         let descriptor = sys::executable::protected(path, empty)?;
@@ -50,13 +50,13 @@ impl Program {
     }
 }
 
-/// A pod's shim, by its folder.
+/// Client of a pod's shim, identified by the pod's directory.
 #[derive(Clone, Debug)]
 pub(crate) struct ShimClient {
     folder: PathBuf,
 }
 
-/// An answer, with what came along.
+/// A reply with the descriptors that were passed with it.
 #[derive(Debug)]
 pub(crate) struct ShimReply {
     pub(crate) reply: Reply,
@@ -69,8 +69,7 @@ impl ShimClient {
         Self { folder }
     }
 
-    /// Starts a shim with its sandbox. The shim ends with this server unless
-    /// `StartedShim::keep` is called.
+    /// Starts a shim, which creates its sandbox. The shim exits with this server unless `StartedShim::keep` is called.
     pub(crate) async fn start(
         folder: &Path,
         program: &Program,
@@ -79,7 +78,7 @@ impl ShimClient {
         std::fs::write(folder.join(SPEC), serde_json::to_vec(spec)?)?;
         let mut command = tokio::process::Command::new(program.by_descriptor());
         command.env_clear();
-        // in a build of tests/coverage/run, a child's counters go where its parent's go
+        // in a build of tests/coverage/run, coverage counters of the child go where its parent's go
         if option_env!("TIPHYS_COVERAGE").is_some()
             && let Some(file) = std::env::var_os("LLVM_PROFILE_FILE")
         {
@@ -105,8 +104,8 @@ impl ShimClient {
         }
     }
 
-    /// Asks, with descriptors to pass, and reads the first answer. Nothing waits on a thread: a pod can make its
-    /// shim slow.
+    /// Sends a request, with descriptors to pass, and reads the first reply. No thread is blocked, because a pod can
+    /// make its shim slow.
     pub(crate) async fn request(
         &self,
         request: Request,
@@ -138,7 +137,7 @@ impl ShimClient {
         Ok(socket)
     }
 
-    /// Asks for something that has no result.
+    /// Sends a request that has no result.
     pub(crate) async fn request_done(&self, request: Request) -> io::Result<()> {
         self.request(request, Vec::new()).await.map(drop)
     }
@@ -151,7 +150,7 @@ impl ShimClient {
         }
     }
 
-    /// Waits until a container ends, or the sandbox if `id` is empty.
+    /// Waits until a container exits, or the sandbox if `id` is empty.
     pub(crate) async fn wait(&self, id: &str) -> io::Result<Exit> {
         let request = Request::Wait { id: id.to_owned() };
         let socket = tokio::time::timeout(SHIM_TIMEOUT, self.send(&request, Vec::new()));
@@ -159,7 +158,7 @@ impl ShimClient {
     }
 }
 
-/// The first line that a shim writes: the process id of the namespaces' holder, or an error.
+/// Reads the first line of a shim's output: the pid of the process that holds the namespaces, or an error.
 async fn read_pid(stdout: ChildStdout) -> io::Result<i32> {
     let mut line = String::new();
     let mut reader = BufReader::new(stdout.take(64 << 10));
@@ -170,17 +169,17 @@ async fn read_pid(stdout: ChildStdout) -> io::Result<i32> {
     pid.ok_or_else(|| io::Error::other(why()))
 }
 
-/// A shim whose pod has no record yet.
+/// A started shim whose pod is not recorded yet.
 #[derive(Debug)]
 pub(crate) struct StartedShim {
-    /// The holder of the namespaces.
+    /// The process that holds the namespaces.
     pub(crate) pid: i32,
     child: Child,
     lifeline: ChildStdin,
 }
 
 impl StartedShim {
-    /// Lets the shim outlive this server. Gives its process, to be waited for.
+    /// Lets the shim outlive this server. Returns its process, which must be waited for.
     pub(crate) async fn keep(mut self) -> io::Result<Child> {
         self.lifeline.write_all(b"\0").await?;
         Ok(self.child)
@@ -188,7 +187,7 @@ impl StartedShim {
 }
 
 impl ShimReply {
-    /// The second answer to an `Exec`: how it ended.
+    /// Reads the second reply to an `Exec`: its exit.
     pub(crate) async fn exit(self) -> io::Result<Exit> {
         next_exit(&self.rest).await
     }
@@ -202,7 +201,7 @@ async fn next_exit(socket: &UnixStream) -> io::Result<Exit> {
     }
 }
 
-/// The next frame; `None` when the shim has closed.
+/// Receives the next frame; `None` when the shim has closed the connection.
 async fn receive(socket: &UnixStream, passed: &mut Vec<OwnedFd>) -> io::Result<Option<Reply>> {
     let mut head = [0; 4];
     if !fill(socket, &mut head, passed).await? {
@@ -215,7 +214,7 @@ async fn receive(socket: &UnixStream, passed: &mut Vec<OwnedFd>) -> io::Result<O
     Ok(Some(serde_json::from_slice(&body)?))
 }
 
-/// Reads as much as there is room for. `false` if the other side closed before.
+/// Fills the buffer. `false` if the peer closed the connection before the first byte.
 async fn fill(
     socket: &UnixStream,
     buffer: &mut [u8],
@@ -233,7 +232,7 @@ async fn fill(
     Ok(true)
 }
 
-/// A shim that is busy has a queue, and a queue can be full.
+/// Connects to a shim; retries while its listen queue is full.
 async fn connect(folder: &Path) -> io::Result<UnixStream> {
     let place = sys::descriptor::open_path(folder)?;
     let path = format!("/proc/self/fd/{}/{SOCKET}", place.as_raw_fd());

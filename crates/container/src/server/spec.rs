@@ -1,4 +1,5 @@
-//! From what a kubelet asks for to what a shim does. Pure but for looking at devices and paths of the host.
+//! Translates a CRI container configuration into a specification for the shim. Pure, except that it inspects devices
+//! and paths of the host.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -21,7 +22,7 @@ use crate::{
     spec::{Capabilities, ContainerSpec, IdMap, IdMaps, PidNamespace, Process, Rootfs, User},
 };
 
-/// What a specification is made from.
+/// The inputs of a container specification.
 #[derive(Debug)]
 pub(crate) struct SpecInputs<'a> {
     pub(crate) sandbox: &'a SandboxRecord,
@@ -33,12 +34,12 @@ pub(crate) struct SpecInputs<'a> {
     pub(crate) volumes: &'a BTreeMap<String, Image>,
     pub(crate) cgroup: &'a str,
     pub(crate) cgroup_procs: Vec<PathBuf>,
-    /// Of version 1.
+    /// Controllers of cgroup version 1.
     pub(crate) controllers: Vec<String>,
     pub(crate) hostname: &'a str,
 }
 
-/// The containers of pods get these; the list is the one that users of other runtimes know.
+/// Default capabilities of containers, the same as in other runtimes.
 const DEFAULT_CAPABILITIES: [&str; 14] = [
     "CHOWN",
     "DAC_OVERRIDE",
@@ -56,6 +57,7 @@ const DEFAULT_CAPABILITIES: [&str; 14] = [
     "AUDIT_WRITE",
 ];
 
+/// The specification of a container.
 pub(crate) fn container(parts: &SpecInputs<'_>) -> Result<ContainerSpec, Status> {
     let config = parts.config;
     let security = security(config);
@@ -103,7 +105,7 @@ fn log_path(parts: &SpecInputs<'_>) -> Option<PathBuf> {
     wanted.then(|| Path::new(folder).join(&parts.config.log_path))
 }
 
-/// What we cannot do, we say.
+/// Rejects settings that are not supported, instead of ignoring them.
 fn reject_unsupported(
     config: &ContainerConfig,
     security: &LinuxContainerSecurityContext,
@@ -125,8 +127,8 @@ fn reject_unsupported(
     Ok(())
 }
 
-/// A label means nothing where the kernel has no SELinux, and pods for such nodes carry them too; where it has, to
-/// leave one out would be a hole.
+/// Rejects SELinux labels on hosts with SELinux, where ignoring them would weaken isolation. Elsewhere they have no
+/// meaning, and pods may carry them all the same.
 pub(crate) fn reject_selinux_labels(options: Option<&SeLinuxOption>) -> Result<(), Status> {
     let asked = options.is_some_and(|options| *options != SeLinuxOption::default());
     if asked && Path::new("/sys/fs/selinux/enforce").exists() {
@@ -163,7 +165,7 @@ fn process(
         capabilities: capabilities(security)?,
         no_new_privileges: security.no_new_privs && !security.privileged,
         seccomp: None,
-        // also where nobody says anything: the shim's own would be inherited
+        // also without a requested value, because the shim's own score would be inherited
         oom_score_adj: Some(
             resources
                 .and_then(|resources| i32::try_from(resources.oom_score_adj).ok())
@@ -195,7 +197,7 @@ fn environment(parts: &SpecInputs<'_>, image: &ImageConfig) -> Result<Vec<String
     Ok(last_of_each(&all))
 }
 
-/// Of variables with the same name the last one counts, and stands where it was set last.
+/// Of variables with the same name the last one wins, at its last position.
 fn last_of_each(all: &[(&str, &str)]) -> Vec<String> {
     let mut seen = HashSet::new();
     let last = all.iter().rev().filter(|(key, _)| seen.insert(*key));
@@ -226,6 +228,7 @@ fn user(security: &LinuxContainerSecurityContext, image: &ImageConfig) -> Result
     })
 }
 
+/// The capability sets of a container: the defaults plus added minus dropped ones, within the bounding set.
 pub(crate) fn capabilities(
     security: &LinuxContainerSecurityContext,
 ) -> Result<Capabilities, Status> {
@@ -250,7 +253,7 @@ pub(crate) fn capabilities(
         .fold(CapabilitySet::default(), CapabilitySet::union);
     let (add, drop) = (named(&wanted.add_capabilities)?, named(&wanted.drop_capabilities)?);
     let ambient = named(&wanted.add_ambient_capabilities)?.intersection(possible);
-    // "drop ALL" comes before what is added, "add ALL" before what is dropped.
+    // "drop ALL" is applied before additions, "add ALL" before drops.
     let set = if drop == CapabilitySet::ALL { add } else { default.union(add).difference(drop) };
     let set = set.union(ambient);
     let missing = add.difference(possible);
@@ -272,7 +275,7 @@ pub(crate) fn id_maps(uids: &[IdMapping], gids: &[IdMapping]) -> Option<IdMaps> 
     (!maps.uids.is_empty() || !maps.gids.is_empty()).then_some(maps)
 }
 
-/// Zero and empty mean "not said", on this interface.
+/// The cgroup limits of CRI resources. In CRI, zero and empty mean "not set".
 pub(crate) fn limits(resources: &LinuxContainerResources) -> Limits {
     let said = |value: i64| (value != 0).then_some(value);
     let unsigned = |value: i64| said(value).and_then(|value| u64::try_from(value).ok());
@@ -283,7 +286,7 @@ pub(crate) fn limits(resources: &LinuxContainerResources) -> Limits {
         cpu_quota: said(resources.cpu_quota),
         cpu_period: unsigned(resources.cpu_period),
         memory,
-        // Without a word on swap there is none: a limit on memory would be no limit.
+        // Without a swap limit no swap is allowed; otherwise a memory limit could be evaded.
         memory_and_swap: said(resources.memory_swap_limit_in_bytes).or(memory),
         pids: None,
         cpuset_cpus: text(&resources.cpuset_cpus),
@@ -351,7 +354,7 @@ mod tests {
         assert_eq!(of(&["x"], &["a"]), "x a");
     }
 
-    /// An image may name as many variables as fit into 2 MiB; to compare each with each takes minutes.
+    /// An image may have as many variables as fit into 2 MiB; a quadratic comparison takes minutes.
     #[test]
     fn many_variables_take_little_time() {
         assert_eq!(last_of_each(&[("a", "1"), ("b", "2"), ("a", "3")]), ["b=2", "a=3"]);

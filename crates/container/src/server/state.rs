@@ -1,4 +1,4 @@
-//! What the server knows of pods and containers, in memory and, to outlive it, on disk.
+//! Records of pods and containers: in memory, and on disk for the next server.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +20,7 @@ use crate::{
     shim::protocol::{Exit, Started},
 };
 
-/// A pod's sandbox. Stored as it is: fields may be added, numbers stay.
+/// The record of a sandbox. Stored as protobuf: fields may be added, tags must not change.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SandboxRecord {
     #[prost(string, tag = "1")]
@@ -37,12 +37,12 @@ pub(crate) struct SandboxRecord {
     pub(crate) cgroup: String,
     #[prost(bool, tag = "7")]
     pub(crate) ready: bool,
-    /// The holder of the namespaces.
+    /// The process that holds the namespaces.
     #[prost(int32, tag = "8")]
     pub(crate) pid: i32,
 }
 
-/// A container, as `Sandbox`.
+/// The record of a container, stored like `SandboxRecord`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ContainerRecord {
     #[prost(string, tag = "1")]
@@ -98,7 +98,7 @@ impl SandboxRecord {
         self.namespaces().network() == NamespaceMode::Node
     }
 
-    /// The pod's network namespace; empty when it has gone.
+    /// Path of the pod's network namespace; empty if it no longer exists.
     pub(crate) fn netns(&self) -> PathBuf {
         if self.ready && self.pid != 0 {
             format!("/proc/{}/ns/net", self.pid).into()
@@ -130,7 +130,7 @@ impl ContainerRecord {
 
     pub(crate) fn ended(&mut self, exit: Exit) {
         if self.started_at == 0 {
-            self.started_at = exit.at; // it was running when an earlier server did not know it yet
+            self.started_at = exit.at; // its start was not recorded
         }
         self.finished_at = exit.at;
         self.exit_code = exit.code;
@@ -148,17 +148,17 @@ impl ContainerRecord {
     }
 }
 
-/// All records. A record is on disk before it is seen. A change is seen before: what has happened
-/// has happened, and after a crash the shim tells it again.
+/// All records. A new record is written to disk before it becomes visible. A change becomes visible before it is
+/// written, because it describes what has already happened, and after a crash the shim reports it again.
 ///
-/// Putting, saving and forgetting may wait for the disk: they are for threads that may block.
+/// `put_*`, `save_*` and `forget_*` may block on the disk: call them on threads that may block.
 #[derive(Debug)]
 pub(crate) struct State {
     root: PathBuf,
     tables: Mutex<Records>,
-    /// Held while a record is written, one for each that was changed.
+    /// One lock per changed record, held while it is written.
     turns: Mutex<HashMap<String, Arc<Mutex<()>>>>,
-    /// Counts changes, to wait for them.
+    /// Counts changes, so that tasks can wait for them.
     changes: watch::Sender<u64>,
 }
 
@@ -168,20 +168,21 @@ struct Records {
     containers: BTreeMap<String, ContainerRecord>,
 }
 
-/// What an earlier server has left that must be looked at.
+/// What an earlier server left behind and recovery must handle.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
-    /// Half made, and known to nobody.
+    /// Creation not completed.
     pub(crate) unfinished_sandboxes: Vec<SandboxRecord>,
     pub(crate) unfinished_containers: Vec<ContainerRecord>,
-    /// Sandboxes whose own record was lost; their shims know whether they live.
+    /// Sandboxes whose record was lost; their shims know whether they run.
     pub(crate) restored_sandboxes: Vec<String>,
-    /// Folders of which nothing can be read.
+    /// Directories without any readable record.
     pub(crate) unreadable_sandboxes: Vec<PathBuf>,
     pub(crate) unreadable_containers: Vec<PathBuf>,
 }
 
 impl State {
+    /// Loads the records from disk.
     pub(crate) fn load(root: &Path) -> io::Result<(Self, Leftovers)> {
         let sandboxes = records::load::<SandboxRecord>(&root.join("sandboxes"))?;
         let containers = records::load::<ContainerRecord>(&root.join("containers"))?;
@@ -206,7 +207,7 @@ impl State {
         Ok((state, leftovers))
     }
 
-    /// Records that were lost are written again from what was begun.
+    /// Writes lost records again, from their pending versions.
     fn put_back(&self, sandboxes: Vec<SandboxRecord>, containers: Vec<ContainerRecord>) {
         let warn = |id: &str, written: io::Result<()>| {
             if let Err(error) = written {
@@ -245,20 +246,21 @@ impl State {
         tables.containers.values().filter(|one| one.sandbox == sandbox).cloned().collect()
     }
 
-    /// By its identifier, or a beginning of it that no other has.
+    /// Finds a sandbox by its id or an unambiguous prefix.
     pub(crate) fn sandbox(&self, id: &str) -> Result<SandboxRecord, Status> {
         find(&self.tables().sandboxes, id)
             .cloned()
             .ok_or_else(|| Status::not_found(format!("pod sandbox {id:?} not found")))
     }
 
+    /// Finds a container by its id or an unambiguous prefix.
     pub(crate) fn container(&self, id: &str) -> Result<ContainerRecord, Status> {
         find(&self.tables().containers, id)
             .cloned()
             .ok_or_else(|| Status::not_found(format!("container {id:?} not found")))
     }
 
-    /// Makes the folder of a sandbox that is yet to be made.
+    /// Creates the directory of a sandbox that is about to be created.
     pub(crate) fn begin_sandbox(&self, sandbox: &SandboxRecord) -> io::Result<()> {
         records::begin(&self.sandbox_folder(&sandbox.id), sandbox)
     }
@@ -281,7 +283,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes a container that is still there. It is seen at once; `save_container` records it.
+    /// Changes a container, if it still exists. The change is visible at once; `save_container` writes it.
     pub(crate) fn change_container(&self, id: &str, change: impl FnOnce(&mut ContainerRecord)) {
         if let Some(container) = self.tables().containers.get_mut(id) {
             change(container);
@@ -296,7 +298,7 @@ impl State {
         self.changed();
     }
 
-    /// Records a container as it is now. What the disk refuses, the shim tells after a restart.
+    /// Writes the current record of a container. If the write fails, the shim reports the change after a restart.
     pub(crate) fn save_container(&self, id: &str) {
         let turn = self.turn(id);
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -315,7 +317,7 @@ impl State {
         }
     }
 
-    /// Afterwards nobody writes to its folder.
+    /// Drops a record. Afterwards nothing writes to its directory.
     pub(crate) fn forget_sandbox(&self, id: &str) {
         self.tables().sandboxes.remove(id);
         self.end_turns(id);
@@ -326,14 +328,14 @@ impl State {
         self.end_turns(id);
     }
 
-    /// Waits for whoever is writing; nobody writes what is not in the tables.
+    /// Waits for a write in progress; records that are no longer in memory are not written.
     fn end_turns(&self, id: &str) {
         drop(self.turn(id).lock());
         self.turns().remove(id);
         self.changed();
     }
 
-    /// Waits until a container does not run, or is no more.
+    /// Waits until a container does not run, or no longer exists.
     pub(crate) async fn wait_until_stopped(&self, id: &str) {
         let mut changes = self.changes.subscribe();
         loop {
@@ -410,7 +412,7 @@ mod tests {
         assert!(!state.sandbox_folder("empty").exists());
     }
 
-    /// Puts something in the place of a record.
+    /// Replaces a record by something damaged.
     fn damage(record: &Path, how: &str) {
         fs::remove_file(record).expect("a record");
         match how {

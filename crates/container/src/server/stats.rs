@@ -1,4 +1,4 @@
-//! What pods and containers use.
+//! CRI statistics: resource usage of pods, containers and the image file system.
 
 use std::{fs, path::Path};
 
@@ -20,10 +20,10 @@ impl Inner {
         let config = container.config();
         let usage = self.usage(&container.cgroup);
         let folder = self.state.container_folder(&container.id);
-        // The pod's /etc/resolv.conf and the like are written to by its containers as well.
+        // Containers also write to files of the pod, such as /etc/resolv.conf.
         let shared = disk::disk_usage(&self.state.sandbox_folder(&container.sandbox)).0;
         let (bytes, inodes) = disk::disk_usage(&folder.join("upper"));
-        // Those that the image names, where the root cannot be written.
+        // Volumes of the image, which exist where the root is read-only.
         let volumes = disk::disk_usage(&folder.join("volumes"));
         let bytes = bytes.saturating_add(shared).saturating_add(volumes.0);
         let inodes = inodes.saturating_add(volumes.1);
@@ -77,7 +77,7 @@ impl Inner {
             .filter(|one| one.state() == ContainerState::ContainerRunning)
             .map(|one| self.container_stats(one))
             .collect();
-        // The pod's own group holds all of them, where a kubelet made one.
+        // The pod's own cgroup contains all containers, if a kubelet created one.
         let parent =
             config.linux.as_ref().map(|linux| linux.cgroup_parent.as_str()).unwrap_or_default();
         let group = if parent.is_empty() { &sandbox.cgroup } else { parent };
@@ -136,7 +136,7 @@ impl Inner {
         }
     }
 
-    /// `None` when the group has gone.
+    /// Usage of a cgroup; `None` if it no longer exists.
     fn usage(&self, cgroup: &str) -> Option<Usage> {
         self.cgroup(cgroup).and_then(|group| group.usage()).ok()
     }
@@ -174,7 +174,7 @@ fn identifier(path: &Path) -> FilesystemIdentifier {
     FilesystemIdentifier { mountpoint: path.to_string_lossy().into_owned() }
 }
 
-/// The interfaces of the pod, as its own /proc shows them.
+/// Usage of the pod's network interfaces, from its /proc/PID/net/dev.
 fn network(sandbox: &SandboxRecord) -> Option<NetworkUsage> {
     if !sandbox.ready || sandbox.host_network() {
         return None;

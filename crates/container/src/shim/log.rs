@@ -1,4 +1,4 @@
-//! Container output as CRI wants it: time, stream, tag, text.
+//! Container logs in the CRI format: time, stream, tag, text.
 
 use std::{
     fs::{File, OpenOptions},
@@ -9,9 +9,10 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// Lines longer than this are written in parts.
+/// Longer lines are split into parts with the tag `P`.
 const MAX_LINE_BYTES: usize = 16 << 10;
 
+/// The output stream of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Stdout,
@@ -25,7 +26,7 @@ pub(super) struct Log {
     file: File,
 }
 
-/// The line that a stream has begun.
+/// The incomplete line of a stream.
 #[derive(Debug, Default)]
 pub(super) struct PartialLine {
     begun: Vec<u8>,
@@ -40,12 +41,13 @@ impl Log {
         Ok(Self { path, file })
     }
 
+    /// Reopens the log after rotation.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         *self = Self::open(self.path.clone())?;
         Ok(())
     }
 
-    /// Takes in output; whole lines are written at once. Gives how much was to be written.
+    /// Adds output and writes complete lines. Returns the number of bytes to account for, and the result.
     pub(super) fn write(
         &mut self,
         stream: Stream,
@@ -58,7 +60,7 @@ impl Log {
         (out.len().max(bytes.len()), self.file.write_all(&out))
     }
 
-    /// Writes what has no end of line, when no more will come.
+    /// Writes an incomplete last line when the stream has ended.
     pub(super) fn finish(&mut self, stream: Stream, line: &mut PartialLine) -> io::Result<()> {
         if line.begun.is_empty() {
             return Ok(());
@@ -108,10 +110,10 @@ fn entry(stamp: &str, stream: Stream, tag: u8, text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// RFC 3339 with nanoseconds, in UTC.
+/// Formats a time as RFC 3339 with nanoseconds, in UTC.
 fn stamp((seconds, nanos): (i64, u32)) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Years that begin in March: the leap day is their last.
+    // Years are counted from March, so that the leap day is the last one.
     let shifted = days + 719_468;
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let of_era_year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,14 +1,15 @@
-//! How fast a container's log may grow: a container that writes without end would take the disk
-//! and the processors of all others on the node. It waits, as with any reader that is slow.
+//! Rate limit of container logs. A container that writes without end would use up the disk and the CPUs of the node.
+//! When the limit is reached its output is not read, so it blocks as with any slow reader.
 
 use std::time::{Duration, Instant};
 
-/// Bytes a second, after a burst of so many.
+/// Bytes per second, after a burst of `BURST` bytes.
 const RATE: u64 = 4 << 20;
 const BURST: u64 = 16 << 20;
-/// What must be allowed again before the next look: many small steps would take more time.
+/// Minimum number of allowed bytes before output is read again: many small steps would cost more CPU time.
 const STEP: u64 = 128 << 10;
 
+/// Token bucket of one container's log.
 #[derive(Debug)]
 pub(super) struct Pace {
     left: u64,
@@ -20,13 +21,13 @@ impl Pace {
         Self { left: BURST, filled: now }
     }
 
-    /// Takes note of what was written.
+    /// Subtracts what was written.
     pub(super) fn spend(&mut self, bytes: usize, now: Instant) {
         self.left = self.allowed(now).saturating_sub(bytes as u64);
         self.filled = now;
     }
 
-    /// How long nothing more may be written; `None`: go on.
+    /// How long nothing more may be written; `None` if writing is allowed.
     pub(super) fn pause(&self, now: Instant) -> Option<Duration> {
         let missing = STEP.saturating_sub(self.allowed(now));
         (missing > 0).then(|| Duration::from_micros(missing.saturating_mul(1_000_000) / RATE + 1))

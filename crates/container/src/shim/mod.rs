@@ -1,6 +1,6 @@
-//! The shim: one small process a pod, which owns its containers' output and exit codes and outlives the server.
+//! The shim: one small process per pod, which owns the output and exit codes of its containers and outlives the server.
 //!
-//! One thread and one loop: children that end, output that comes, requests on a socket in the pod's folder.
+//! It has one thread with one event loop: exited children, output, and requests on a socket in the pod's directory.
 
 mod log;
 mod log_rate;
@@ -41,17 +41,17 @@ use self::{
 };
 use crate::spec::{ContainerSpec, PidNamespace, Process, SandboxSpec};
 
-/// In the pod's folder: the sandbox's specification, and the socket.
+/// Files in the pod's directory: the sandbox specification, and the socket.
 pub(crate) const SPEC: &str = "sandbox.json";
 pub(crate) const SOCKET: &str = "shim.sock";
 
-/// Processes that are being started at a time, and may be stuck.
+/// Maximum number of processes that are being started at a time; some may be stuck.
 const MOST_PENDING: usize = 64;
-/// How long the pod's processes may take to end when the shim is told to.
+/// How long the pod's processes may take to exit on shutdown.
 const LONGEST_SHUTDOWN: Duration = Duration::from_secs(20);
 
-/// Runs a pod's shim until it is told to end. To be called before any thread exists.
-/// The one argument is the pod's folder; a line on stdout says that the sandbox is there, or why not.
+/// Runs a pod's shim until it is shut down. Must be called before any thread exists. The only argument is the pod's
+/// directory. A line on stdout reports that the sandbox is ready, or the error.
 pub fn main(args: &[OsString]) -> ExitCode {
     let [folder] = args else {
         eprintln!("usage: shim FOLDER");
@@ -75,6 +75,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
     }
 }
 
+/// State of the shim.
 struct Shim {
     spec: SandboxSpec,
     sandbox: i32,
@@ -82,18 +83,18 @@ struct Shim {
     listener: UnixListener,
     signals: OwnedFd,
     containers: BTreeMap<String, RunningContainer>,
-    /// By process id; who started it hears of its end.
+    /// Running execs: the connection that waits for the exit, by pid.
     execs: BTreeMap<i32, UnixStream>,
-    /// Processes on their way.
+    /// Processes that are being started.
     pending: Vec<Pending>,
     runtime: Box<dyn OciRuntime>,
-    /// Whether the server has recorded the pod. Until then its standard input is the shim's
-    /// lifeline: when it closes, the server has died or given up, and nobody else knows the pod.
+    /// Whether the server has recorded the pod. Until then the shim's standard input is its lifeline: when it closes,
+    /// the server has died or given up, and nobody else knows the pod.
     recorded: bool,
     ended: bool,
 }
 
-/// Why the shim's loop goes on.
+/// Why the event loop woke up.
 struct Woken {
     child_ended: bool,
     request: bool,
@@ -134,7 +135,7 @@ impl Shim {
         })
     }
 
-    /// A panic costs what it happened in: one request, or one piece of output. The pod goes on.
+    /// Runs the event loop. A panic only affects the request or output in which it happens; the pod goes on.
     fn run(&mut self) -> io::Result<()> {
         while !self.ended {
             let woken = self.wait()?;
@@ -142,7 +143,7 @@ impl Shim {
                 self.read_lifeline();
             }
             if woken.child_ended {
-                let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
+                let _ = rustix::io::read(&self.signals, &mut [0; 512]); // drains the signalfd
                 let _ = panics::catch("shim", || self.reap());
             }
             for container in self.containers.values_mut() {
@@ -158,7 +159,7 @@ impl Shim {
         Ok(())
     }
 
-    /// Sleeps until something happens.
+    /// Waits until something happens.
     fn wait(&self) -> io::Result<Woken> {
         let mut fds = vec![
             PollFd::new(&self.signals, PollFlags::IN),
@@ -168,7 +169,7 @@ impl Shim {
         if !self.recorded {
             fds.push(PollFd::new(&lifeline, PollFlags::IN));
         }
-        // One moment for both: who is not followed now must be waited for.
+        // One time for both uses: a container whose output is not polled must contribute to the timeout.
         let now = Instant::now();
         let paused = |container: &&RunningContainer| container.pause(now).is_some();
         let followed = self.containers.values().filter(|container| !paused(container));
@@ -199,7 +200,7 @@ impl Shim {
         }
     }
 
-    /// A byte says that the pod is recorded, the end that it never will be.
+    /// Reads the lifeline: a byte means that the pod is recorded, the end of file that it never will be.
     fn read_lifeline(&mut self) {
         match rustix::io::read(io::stdin(), &mut [0; 1]) {
             Ok(1) => {
@@ -211,10 +212,11 @@ impl Shim {
         }
     }
 
+    /// Reaps exited children.
     fn reap(&mut self) {
         while let Some((pid, ending)) = sys::process::reap() {
             let mut exit = Exit { code: ending.code(), at: now(), out_of_memory: false };
-            self.hear_pending(); // of a process that has ended, all reports are there
+            self.hear_pending(); // all reports of an exited process have arrived
             if pid == self.sandbox {
                 self.sandbox = 0;
                 for waiter in self.sandbox_waiters.drain(..) {
@@ -235,7 +237,7 @@ impl Shim {
 
     fn accept(&mut self) {
         let Ok((peer, _)) = self.listener.accept() else { return };
-        // Only the server connects; should it die in the middle of a request, the pod goes on.
+        // Only the server connects; if it dies in the middle of a request, the pod goes on.
         let _ = peer.set_read_timeout(Some(Duration::from_secs(2)));
         let _ = peer.set_write_timeout(Some(Duration::from_secs(2)));
         let mut passed = Vec::new();
@@ -311,7 +313,7 @@ impl Shim {
             target: self.target(&spec)?,
         };
         let birth = self.runtime.start(&pod, &spec, stdio)?;
-        // What the process is told, its secrets among it, is not kept.
+        // The process specification, which may contain secrets, is not kept in memory.
         let spec = ContainerSpec { process: Process::default(), ..spec };
         Ok((birth, What::Container(Box::new(NewContainer { id, spec, pipes, log }))))
     }
@@ -385,21 +387,22 @@ impl Shim {
         match attached {
             Ok(input) => {
                 let passed: Vec<_> = input.iter().map(AsFd::as_fd).collect();
-                let _ = send(peer, &Reply::Done, &passed); // who has gone hears nothing
+                let _ = send(peer, &Reply::Done, &passed); // fails if the peer has disconnected
             }
             Err(error) => answer(peer, &Reply::Failed(error)),
         }
     }
 
-    /// What does not end in time is left to the server, which ends the pod's groups.
+    /// Kills all processes of the pod. Those that do not exit in time are left to the server, which kills the pod's
+    /// cgroups.
     fn shut_down(&mut self) {
         self.abort_pending(None);
         for container in self.containers.values().filter(|one| one.exit.is_none()) {
-            let _ = sys::process::kill(container.pid, 9); // may have ended just now
+            let _ = sys::process::kill(container.pid, 9); // it may already have exited
             end_group(&container.spec);
         }
         if self.sandbox != 0 {
-            let _ = sys::process::kill(self.sandbox, 9); // may have ended just now
+            let _ = sys::process::kill(self.sandbox, 9); // it may already have exited
         }
         let began = Instant::now();
         let step = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -407,8 +410,8 @@ impl Shim {
             && began.elapsed() < LONGEST_SHUTDOWN
         {
             let mut fds = [PollFd::new(&self.signals, PollFlags::IN)];
-            let _ = poll(&mut fds, Some(&step)); // interrupted: look again
-            let _ = rustix::io::read(&self.signals, &mut [0; 512]); // only wakes us
+            let _ = poll(&mut fds, Some(&step)); // on EINTR the loop continues
+            let _ = rustix::io::read(&self.signals, &mut [0; 512]); // drains the signalfd
             self.reap();
         }
         self.ended = true;
@@ -419,8 +422,8 @@ impl Shim {
     }
 }
 
-/// What the first process leaves behind: whether memory ran out, and, without a pid namespace of
-/// their own, processes that the kernel does not end with it.
+/// Cleans up after the first process: kills remaining processes, which without a PID namespace of their own survive it.
+/// Returns whether the kernel's OOM killer struck.
 fn clean_up_after_exit(spec: &ContainerSpec) -> bool {
     if spec.pid != PidNamespace::Own {
         end_group(spec);
@@ -444,17 +447,18 @@ fn now() -> i64 {
     seconds * 1_000_000_000 + i64::from(nanos)
 }
 
-/// Paths over 107 bytes do not fit into a socket's address: it is bound through its folder's descriptor.
+/// Binds the socket. A path over 107 bytes does not fit into a socket address, so it goes through the descriptor of its
+/// directory.
 fn listen(folder: &Path) -> io::Result<UnixListener> {
     let place = sys::descriptor::open_path(folder)?;
     let path = format!("/proc/self/fd/{}/{SOCKET}", place.as_raw_fd());
-    let _ = fs::remove_file(&path); // of a shim that is no more
+    let _ = fs::remove_file(&path); // left by an earlier shim
     let listener = UnixListener::bind(&path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Whether the server closed its end of the lifeline before the pod was recorded.
+/// Whether the server closed its end of the lifeline before it recorded the pod.
 fn lifeline_is_cut() -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let lifeline = io::stdin();
@@ -462,9 +466,9 @@ fn lifeline_is_cut() -> bool {
     poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// Replaces a standard descriptor that has nobody at its other end any more.
+/// Replaces a standard descriptor whose other end is closed by /dev/null.
 fn detach_stdio(standard: i32) {
     if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        let _ = sys::process::redirect_standard_fd(null.as_fd(), standard); // stays as it was
+        let _ = sys::process::redirect_standard_fd(null.as_fd(), standard); // on failure it stays open
     }
 }

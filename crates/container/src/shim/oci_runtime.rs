@@ -1,4 +1,4 @@
-//! The built-in OCI runtime: namespaces, mounts and rights by system calls, without another program.
+//! The built-in OCI runtime: creates containers by system calls, without another program.
 
 use std::{
     fs::File,
@@ -18,9 +18,9 @@ use super::{
 };
 use crate::spec::{ContainerSpec, PidNamespace, Process};
 
-/// How containers of a pod come to be.
+/// Starts the processes of a pod's containers.
 pub(super) trait OciRuntime {
-    /// Begins a container's first process. Without `stdio` it gets a terminal, whose other end comes back.
+    /// Begins to start a container's first process. Without `stdio` it gets a terminal, whose other end is returned.
     fn start(
         &self,
         pod: &PodNamespaces,
@@ -28,7 +28,7 @@ pub(super) trait OciRuntime {
         stdio: Option<Stdio>,
     ) -> Result<Birth, String>;
 
-    /// Begins a further process in a running container.
+    /// Begins to start a further process in a running container.
     fn exec(
         &self,
         container: &Existing<'_>,
@@ -37,25 +37,26 @@ pub(super) trait OciRuntime {
     ) -> Result<Birth, String>;
 }
 
-/// What a container shares with its pod. Its processes are children of the shim that it has not waited for.
+/// What a container shares with its pod. The processes are unreaped children of the shim, so their pids are not reused.
 #[derive(Debug)]
 pub(super) struct PodNamespaces {
-    /// The holder of the namespaces.
+    /// The process that holds the namespaces.
     pub(super) sandbox: i32,
     pub(super) has_user_namespace: bool,
-    /// The process whose pid namespace is to be entered, if another's.
+    /// The process whose PID namespace to join, for a target container.
     pub(super) target: Option<i32>,
 }
 
-/// A container that runs.
+/// A running container.
 #[derive(Debug)]
 pub(super) struct Existing<'a> {
     pub(super) spec: &'a ContainerSpec,
-    /// Its first process, which has not been waited for.
+    /// Its first process, not yet reaped.
     pub(super) init: i32,
     pub(super) own_user: bool,
 }
 
+/// The only implementation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BuiltinRuntime;
 
@@ -71,7 +72,7 @@ impl OciRuntime for BuiltinRuntime {
             PidNamespace::Pod => Some(pod.sandbox),
             PidNamespace::Target(_) => pod.target,
         };
-        // Opened here, where the numbers cannot belong to another process yet.
+        // Opened here, where the pids cannot have been reused yet.
         let opened = || -> io::Result<_> {
             let pids =
                 joined.map(|pid| namespace::open(format!("/proc/{pid}/ns/pid"))).transpose()?;
@@ -107,16 +108,16 @@ impl OciRuntime for BuiltinRuntime {
     }
 }
 
-/// What a new container enters.
+/// The namespaces that a new container joins.
 struct Namespaces<'a> {
-    /// A process that is in those of the pod.
+    /// A process in the pod's namespaces.
     sandbox: &'a OwnedFd,
     pids: Option<&'a File>,
     users: Option<&'a File>,
 }
 
 impl Namespaces<'_> {
-    /// Sets a container up and becomes its process. Returns what went wrong, either way.
+    /// Sets up a container and executes its program in this process. Returns only on failure, with the error.
     fn start(
         &self,
         spec: &ContainerSpec,
@@ -153,7 +154,7 @@ impl Namespaces<'_> {
     }
 }
 
-/// Enters a container and becomes a process of it. Returns what went wrong, either way.
+/// Enters a container and executes a program in this process. Returns only on failure, with the error.
 fn enter_container_namespaces(
     container: &Existing<'_>,
     (init, root): (&OwnedFd, &OwnedFd),
@@ -183,8 +184,8 @@ fn enter_container_namespaces(
     Ok(if shares_pids { ready.run() } else { ready.run_in_namespace(report) })
 }
 
-/// The first steps of a new process: of the shim it keeps `kept`, and nobody may look at it; what it got from
-/// whoever started the shim, it gets anew.
+/// First steps of a new process: closes all descriptors of the shim except `kept`, forbids inspection, and resets
+/// keyring, umask, scheduling and resource limits.
 fn isolate(
     kept: &[BorrowedFd<'_>],
     stdio: Option<&Stdio>,
@@ -204,7 +205,7 @@ fn isolate(
     isolated().doing(|| "leave the shim".into())
 }
 
-/// Last, because inside we have no rights over what belongs to the host.
+/// Enters the user namespace. Done last, because inside it the process has no rights over the host's files.
 fn enter_user_namespace(users: impl AsFd) -> Result<(), String> {
     namespace::setns(users, namespace::USER).doing(|| "enter the user namespace".into())?;
     process::become_user(0, 0, &[]).doing(|| "become root of the user namespace".into())

@@ -1,4 +1,4 @@
-//! The last steps of a process on its way to be a container's: who it is, what it may, what it runs.
+//! Last steps of a container process before it executes its program: user, capabilities, seccomp, standard streams.
 
 use std::{
     ffi::CString,
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::spec::Process;
 
-/// Where input comes from and output goes; a terminal is opened in the container instead.
+/// The standard streams of a process. A terminal is opened inside the container instead.
 #[derive(Debug)]
 pub(super) struct Stdio {
     pub(super) stdin: OwnedFd,
@@ -41,7 +41,7 @@ impl Stdio {
     }
 }
 
-/// Enters the groups. The first step, so that all that follows is accounted for.
+/// Joins the cgroups. Done first, so that everything that follows is accounted.
 pub(super) fn join_cgroup(cgroup: &[std::path::PathBuf]) -> Result<(), String> {
     for file in cgroup {
         fs::write(file, "0").doing(|| format!("join {}", file.display()))?;
@@ -49,7 +49,7 @@ pub(super) fn join_cgroup(cgroup: &[std::path::PathBuf]) -> Result<(), String> {
     Ok(())
 }
 
-/// Machines may forbid to lower it; that is no reason not to run.
+/// Sets `oom_score_adj`. The host may forbid lowering it, which is only a warning.
 pub(super) fn adjust_oom_score(wanted: Option<i32>, warnings: &mut Vec<String>) {
     let Some(wanted) = wanted else { return };
     if let Err(error) = fs::write("/proc/self/oom_score_adj", wanted.to_string()) {
@@ -57,15 +57,15 @@ pub(super) fn adjust_oom_score(wanted: Option<i32>, warnings: &mut Vec<String>) 
     }
 }
 
-/// Compiled filters, read while the host's files are still there.
+/// Reads the compiled seccomp filters while the host's files are still reachable.
 pub(super) fn read_filters(process: &Process) -> Result<Vec<Vec<u64>>, String> {
     let Some(path) = &process.seccomp else { return Ok(Vec::new()) };
     let bytes = fs::read(path).doing(|| "read the seccomp filter".into())?;
     serde_json::from_slice(&bytes).doing(|| "read the seccomp filter".into())
 }
 
-/// What a container's process may use, whatever the node's own limits are: groups of processes are limited, and
-/// core files have to be asked for. Where the machine allows less, less.
+/// Sets the resource limits of a container process, independent of the node's own limits: processes are limited by the
+/// cgroup, and core files must be enabled explicitly. Where the host allows less, the lower limit applies.
 pub(super) fn limit_resources() -> io::Result<()> {
     const FILES: Option<u64> = Some(1 << 20);
     const STACK: Option<u64> = Some(8 << 20);
@@ -88,7 +88,7 @@ pub(super) fn limit_resources() -> io::Result<()> {
     Ok(())
 }
 
-/// A process with all rights of the container's, and no more, but for what loading its filter takes.
+/// A process with exactly the container's privileges, plus what loading the seccomp filter needs.
 pub(super) struct Ready<'a> {
     process: &'a Process,
     filters: Vec<Vec<u64>>,
@@ -96,7 +96,7 @@ pub(super) struct Ready<'a> {
     program: process::Program,
 }
 
-/// Takes on who the process is and what it may. Gives our end of its terminal, if it has one.
+/// Sets user, capabilities and standard streams. Returns our end of the terminal, if it has one.
 pub(super) fn prepare<'a>(
     process: &'a Process,
     filters: &[Vec<u64>],
@@ -130,7 +130,7 @@ pub(super) fn prepare<'a>(
         process::no_new_privileges().doing(|| "forbid new privileges".into())?;
     }
     process::set_non_dumpable().doing(|| "forbid inspection".into())?; // a new user allows it
-    // A folder may be the user's alone, not even root's.
+    // A directory may be accessible to the user only, not even to root.
     in_folder
         .or_else(|_| enter_folder(&process.cwd))
         .doing(|| format!("chdir to {}", process.cwd.display()))?;
@@ -139,7 +139,7 @@ pub(super) fn prepare<'a>(
 }
 
 impl Ready<'_> {
-    /// Runs the program in this process. Returns only what went wrong.
+    /// Executes the program in this process. Returns only on failure.
     pub(super) fn run(&self) -> String {
         match self.confine() {
             Ok(()) => self.exec(),
@@ -147,9 +147,9 @@ impl Ready<'_> {
         }
     }
 
-    /// Runs the program in a new process that is the shim's child. It appears in a pid namespace
-    /// whose processes may trace it, so it has its filter and no more rights than they have from
-    /// the beginning. Returns what went wrong, or ends this process.
+    /// Executes the program in a new process that is a child of the shim. It appears in a PID namespace whose processes
+    /// may trace it, so it has the container's seccomp filter and capabilities from the beginning. Returns the error,
+    /// or ends this process.
     pub(super) fn run_in_namespace(&self, report: &Reporter) -> String {
         let hidden = report.process().hide_from_children().doing(|| "hide the report".into());
         let forked = hidden.and_then(|()| self.confine()).and_then(|()| {
@@ -162,7 +162,7 @@ impl Ready<'_> {
         }
     }
 
-    /// Loads the filter and gives up what that takes.
+    /// Loads the seccomp filter and drops the privileges that this needed.
     fn confine(&self) -> Result<(), String> {
         process::reset_signals();
         process::set_cloexec_from_3().doing(|| "close descriptors".into())?;
@@ -180,7 +180,7 @@ impl Ready<'_> {
         Ok(())
     }
 
-    /// What only the process itself can do, and the program.
+    /// Steps that only the final process can do, then exec.
     fn exec(&self) -> String {
         self.exemption.new_session();
         if self.process.terminal
@@ -193,8 +193,8 @@ impl Ready<'_> {
     }
 }
 
-/// Goes to a folder of the container. It is opened as one in its root, so that no link of /proc leads out, and must
-/// be one that the root reaches.
+/// Changes to a directory of the container. It is resolved inside the container's root, so that no magic link of /proc
+/// leads out, and must be reachable from the root.
 fn enter_folder(path: &Path) -> io::Result<()> {
     let root = sys::descriptor::open_path(Path::new("/"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -206,7 +206,7 @@ fn enter_folder(path: &Path) -> io::Result<()> {
     Err(io::Error::other("the folder is outside of the container's root"))
 }
 
-/// Connects the standard descriptors; gives back our end of the terminal, if there is one.
+/// Connects the standard descriptors; returns our end of the terminal, if there is one.
 fn connect(stdio: Option<Stdio>, ids: &ResolvedUser) -> io::Result<Option<OwnedFd>> {
     let Some(stdio) = stdio else {
         let (ours, theirs) = sys::descriptor::open_pty()?;
@@ -223,7 +223,8 @@ fn connect(stdio: Option<Stdio>, ids: &ResolvedUser) -> io::Result<Option<OwnedF
     Ok(None)
 }
 
-/// So that programs can open /dev/stdout again. Devices such as /dev/null keep their owner.
+/// Changes the owner of a standard stream, so that programs can reopen /dev/stdout. Devices such as /dev/null keep
+/// their owner.
 fn chown_stdio(fd: &OwnedFd, ids: &ResolvedUser) {
     use rustix::fs::{FileType, Gid, Uid, fchown, fstat};
     let Ok(stat) = fstat(fd) else { return };
@@ -231,7 +232,7 @@ fn chown_stdio(fd: &OwnedFd, ids: &ResolvedUser) {
     let terminal = rustix::termios::isatty(fd);
     if kind != FileType::CharacterDevice || terminal {
         let gid = (!terminal).then(|| Gid::from_raw(ids.gid));
-        let _ = fchown(fd, Some(Uid::from_raw(ids.uid)), gid); // a comfort, not a condition
+        let _ = fchown(fd, Some(Uid::from_raw(ids.uid)), gid); // optional
     }
 }
 

@@ -1,7 +1,7 @@
-//! What server and shim say to each other: one request a connection, answers as they come.
+//! Protocol between server and shim: one request per connection, and one or more replies.
 //!
-//! A frame is a length (4 bytes, little endian) and JSON. Descriptors travel with a frame's first byte.
-//! Fields may be added; a request that an older shim does not know it answers with `Failed`.
+//! A frame is a length (4 bytes, little endian) and JSON. Descriptors are passed with a frame's first byte. Fields may
+//! be added; an older shim answers an unknown request with `Failed`.
 
 use std::{
     io::{self, Read, Write},
@@ -19,10 +19,11 @@ use crate::spec::Process;
 pub(crate) const VERSION: u32 = 1;
 const LONGEST: usize = 4 << 20;
 
+/// A request of the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     State,
-    /// Runs the container of the specification in this file.
+    /// Starts the container of the specification in this file.
     Start {
         id: String,
         spec: PathBuf,
@@ -34,16 +35,16 @@ pub(crate) enum Request {
         id: String,
         signal: i32,
     },
-    /// With stdin, stdout and stderr, or with none for a terminal, which comes back.
+    /// With stdin, stdout and stderr, or without descriptors for a terminal, which is returned.
     Exec {
         id: String,
         process: Process,
     },
-    /// Ends a process that `Exec` started.
+    /// Kills a process that `Exec` started.
     KillExec {
         pid: i32,
     },
-    /// With writers for stdout and stderr; the container's stdin or terminal comes back.
+    /// With writers for stdout and stderr; the container's stdin or terminal is returned.
     Attach {
         id: String,
         stdin: bool,
@@ -51,14 +52,15 @@ pub(crate) enum Request {
     ReopenLog {
         id: String,
     },
-    /// Forgets a container that has ended.
+    /// Drops the state of an exited container.
     Delete {
         id: String,
     },
-    /// Ends the sandbox, all its containers and the shim.
+    /// Kills the sandbox and all its containers, and ends the shim.
     Shutdown,
 }
 
+/// A reply of the shim.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
@@ -66,7 +68,7 @@ pub(crate) enum Reply {
         version: u32,
         sandbox: i32,
         containers: Vec<(String, Status)>,
-        /// Containers whose start is under way.
+        /// Number of containers that are being started.
         #[serde(default)]
         pending: usize,
     },
@@ -75,17 +77,19 @@ pub(crate) enum Reply {
     Failed(String),
 }
 
+/// State of a container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Status {
     Running {
         pid: i32,
-        /// Older shims do not tell.
+        /// Missing in replies of older shims.
         #[serde(default)]
         started: Started,
     },
     Exited(Exit),
 }
 
+/// A started process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Started {
     pub(crate) pid: i32,
@@ -93,7 +97,7 @@ pub(crate) struct Started {
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
     pub(crate) warnings: Vec<String>,
-    /// Nanoseconds since 1970; 0: an older shim does not tell.
+    /// Nanoseconds since 1970; 0 in replies of older shims.
     #[serde(default)]
     pub(crate) at: i64,
 }
@@ -104,6 +108,7 @@ impl Started {
     }
 }
 
+/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exit {
     pub(crate) code: i32,
@@ -122,7 +127,7 @@ pub(crate) fn send<T: Serialize>(
     socket.write_all(&frame[sent..])
 }
 
-/// A message as it goes over the wire.
+/// Encodes a message as a frame.
 pub(crate) fn frame<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
@@ -134,7 +139,7 @@ pub(crate) fn frame<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// How long the body of a frame is that begins so.
+/// The length of a frame's body, from its first 4 bytes.
 pub(crate) fn length(head: [u8; 4]) -> io::Result<usize> {
     let length = usize::try_from(u32::from_le_bytes(head)).expect("fits");
     if length > LONGEST {
@@ -143,7 +148,7 @@ pub(crate) fn length(head: [u8; 4]) -> io::Result<usize> {
     Ok(length)
 }
 
-/// The next frame; `None` when the other side has closed.
+/// Receives the next frame; `None` when the peer has closed the connection.
 pub(crate) fn receive<T: DeserializeOwned>(
     mut socket: &UnixStream,
     passed: &mut Vec<OwnedFd>,

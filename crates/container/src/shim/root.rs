@@ -1,5 +1,5 @@
-//! A container's file system, built from descriptors in its own mount namespace: nothing is visible outside,
-//! nothing remains when its last process ends.
+//! The root file system of a container, built from descriptors in its own mount namespace: nothing is visible outside,
+//! and nothing remains when its last process exits.
 
 use std::{
     fs::File,
@@ -22,28 +22,28 @@ use sys::{
 use super::user::Accounts;
 use crate::spec::{ContainerSpec, Device, IdMaps, Mount, MountSource, Propagation};
 
-/// What must be opened before the mount namespace is left: the host's files.
+/// The host's files that must be opened before the host's mount namespace is left.
 #[derive(Debug)]
 pub(super) struct PreparedRootfs {
     root: OwnedFd,
-    /// For each mount of the specification.
+    /// One entry for each mount of the specification.
     sources: Vec<Option<OwnedFd>>,
     devices: Vec<Stat>,
     processes: Processes,
 }
 
-/// Whose processes a container sees.
+/// Which procfs a container gets.
 #[derive(Debug)]
 pub(super) enum Processes {
-    /// Those of the pid namespace that this process is in.
+    /// That of the PID namespace of this process.
     Own,
-    /// Those of another: its file system, not attached yet.
+    /// That of another PID namespace, not attached yet.
     Other(OwnedFd),
 }
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Says what was tried.
+/// Adds the failed operation to an error.
 pub(super) trait ErrorContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
@@ -54,7 +54,7 @@ impl<T, E: std::fmt::Display> ErrorContext<T> for std::result::Result<T, E> {
     }
 }
 
-/// Opens everything of the host's.
+/// Opens all sources on the host.
 pub(super) fn prepare(
     spec: &ContainerSpec,
     users: Option<&File>,
@@ -70,14 +70,15 @@ pub(super) fn prepare(
     Ok(PreparedRootfs { root, sources, devices, processes })
 }
 
-/// The file system of the processes of a pid namespace.
+/// A procfs of a PID namespace.
 pub(super) fn processes_of(pids: &File) -> Result<OwnedFd> {
     mount::processes(pids, QUIET)
         .or_else(|_| processes_from_inside(pids))
         .doing(|| "show the processes of the pid namespace".into())
 }
 
-/// The same on kernels before 6.17: only a process of the namespace can make it. That process does nothing else.
+/// Creates the procfs on kernels before 6.17, where only a process in the PID namespace can do it: forks one for that
+/// purpose.
 fn processes_from_inside(pids: &File) -> io::Result<OwnedFd> {
     let own = namespace::open("/proc/self/ns/pid")?;
     let (ours, theirs) = UnixStream::pair()?;
@@ -93,20 +94,20 @@ fn processes_from_inside(pids: &File) -> io::Result<OwnedFd> {
     drop(theirs);
     let mut passed = Vec::new();
     let received = sys::descriptor::receive_with_fds(&ours, &mut [0], &mut passed);
-    let _ = (&ours).read(&mut [0]); // until it has ended
+    let _ = (&ours).read(&mut [0]); // waits until it has exited
     process::wait(child)?;
     received?;
     passed.pop().ok_or_else(|| io::Error::other("the process in the namespace made none"))
 }
 
-/// For file systems that hold no programs.
+/// Mount flags of file systems without programs: nosuid, nodev, noexec.
 const QUIET: u64 = mount::NO_SUID | mount::NO_DEV | mount::NO_EXEC;
 
 fn overlay(spec: &ContainerSpec, users: Option<&File>) -> io::Result<OwnedFd> {
     let path = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
     };
-    let mut held = Vec::new(); // mapped layers, until the overlay has them
+    let mut held = Vec::new(); // idmapped layers, kept open until the overlay exists
     let mut layers = Vec::new();
     for layer in spec.root.layers.iter().rev() {
         layers.push(path(&idmap_layer(layer, users, &mut held)?)?);
@@ -115,7 +116,7 @@ fn overlay(spec: &ContainerSpec, users: Option<&File>) -> io::Result<OwnedFd> {
     let work = path(&spec.root.work)?;
     let above = Some((upper.as_str(), work.as_str()));
     match mount::overlay(&layers, above) {
-        // kernels before 6.15 take only what is attached somewhere
+        // kernels before 6.15 accept only attached layers
         Err(error) if !held.is_empty() && error.raw_os_error() == Some(22) => {
             let beside = spec.root.upper.with_file_name("mapped");
             let attached = MountGuard::new(held, &beside)?;
@@ -126,7 +127,7 @@ fn overlay(spec: &ContainerSpec, users: Option<&File>) -> io::Result<OwnedFd> {
     }
 }
 
-/// Trees that are attached as long as this lives.
+/// Attaches trees; detaches them on drop.
 struct MountGuard(Vec<std::path::PathBuf>);
 
 impl MountGuard {
@@ -152,7 +153,8 @@ impl Drop for MountGuard {
     }
 }
 
-/// Layers belong to the host's users; in a user namespace they are shown with its own.
+/// The path of a layer. In a user namespace it is an idmapped mount, so that the files appear with the owners of that
+/// namespace.
 fn idmap_layer(
     layer: &Path,
     users: Option<&File>,
@@ -200,7 +202,7 @@ fn bind(
     Ok(tree)
 }
 
-/// An image as a volume.
+/// The mount tree of an image volume, or of its sub path.
 fn image_volume_tree(layers: &[std::path::PathBuf], sub_path: &Path) -> io::Result<OwnedFd> {
     let tree = match layers {
         [one] => mount::clone_tree(open_path(one)?, false)?,
@@ -214,12 +216,13 @@ fn image_volume_tree(layers: &[std::path::PathBuf], sub_path: &Path) -> io::Resu
     if sub_path.as_os_str().is_empty() {
         return Ok(tree);
     }
-    // A detached tree cannot be copied in part on older kernels: attach it where only this process sees it.
+    // the sub path is resolved inside the image, so that a symlink cannot lead out of it
     mount::clone_tree(open_path_in(&tree, sub_path)?, false)
 }
 
 impl PreparedRootfs {
-    /// Puts everything in its place and makes it the root. The namespaces of the container have been entered.
+    /// Attaches all mounts and makes the result the root directory. The container's namespaces have been entered
+    /// before.
     pub(super) fn build(mut self, spec: &ContainerSpec) -> Result<Accounts> {
         let host = open_path(Path::new("/")).doing(|| "open /".into())?;
         mount::set_propagation(&host, mount::Propagation::Private, true)
@@ -267,7 +270,7 @@ impl PreparedRootfs {
     }
 }
 
-/// A working directory that cannot be made may still be there for the user it is for.
+/// Accepts that a working directory cannot be created on a read-only file system; it may still exist.
 fn exists(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::ReadOnlyFilesystem { Ok(()) } else { Err(error) }
 }
@@ -306,8 +309,8 @@ fn attach_mount(
     mount::attach_tree(&tree, target)
 }
 
-/// Which paths of /proc a volume may cover was decided by their names: a link in the image or in another volume must
-/// not lead there under another name.
+/// Rejects volumes that are mounted into /proc by a symlink. Which paths of /proc a volume may cover was decided by
+/// name, and a symlink in the image or in another volume must not circumvent that.
 fn refuse_proc(place: &OwnedFd, target: &Path) -> io::Result<()> {
     const PROC: i64 = 0x9fa0;
     let leads_up = target.components().any(|part| part == std::path::Component::ParentDir);
@@ -318,8 +321,8 @@ fn refuse_proc(place: &OwnedFd, target: &Path) -> io::Result<()> {
     Err(io::Error::other("it leads into /proc"))
 }
 
-/// Where one of the runtime's own file systems goes: what is masked or read-only in it is found by the same path
-/// again, so an image must not lead it elsewhere.
+/// The mount point of one of the runtime's own file systems. It must not contain symlinks of the image: masked and
+/// read-only paths are resolved by the same path again.
 fn own_place(root: &OwnedFd, target: &Path) -> io::Result<OwnedFd> {
     make_plain_folder(root, target).map_err(|error| {
         let what = "a file system of the runtime must be mounted on ordinary directory";
@@ -430,7 +433,7 @@ fn mask(root: &OwnedFd, path: &Path) -> io::Result<()> {
             mount::READ_ONLY,
         )?
     } else {
-        null_mount()? // the container's own may be anything
+        null_mount()? // the container's own /dev/null may be anything
     };
     mount::attach_tree(cover, at)
 }

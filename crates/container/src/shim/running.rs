@@ -1,4 +1,4 @@
-//! A container that runs, and where its output goes: the log, and whoever is attached.
+//! A running container, and its output: the log and attached clients.
 
 use std::{
     fs::File,
@@ -22,10 +22,11 @@ use super::{
 use crate::spec::ContainerSpec;
 
 const CHUNK: usize = 8 << 10;
-/// What is read of an output after the first process has ended: as much as a pipe holds. Its processes are dead by
-/// then, but another container may have got hold of the pipe, and write for ever.
+/// How many chunks of an output are read after the first process has exited: as much as a pipe holds. The container's
+/// processes are dead by then, but another container may have got hold of the pipe and write for ever.
 const LAST_CHUNKS: usize = (1 << 20) / CHUNK;
 
+/// A container whose first process was started.
 #[derive(Debug)]
 pub(super) struct RunningContainer {
     pub(super) spec: ContainerSpec,
@@ -40,25 +41,25 @@ pub(super) struct RunningContainer {
     waiters: Vec<UnixStream>,
 }
 
-/// One stream of output.
+/// One output stream.
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) source: File,
     stream: Stream,
     line: PartialLine,
     pub(super) attached: Vec<AttachedClient>,
-    /// Chunks that are still read once the first process has ended.
+    /// Number of chunks that are still read once the first process has exited.
     last_chunks: usize,
 }
 
-/// Somebody who follows a stream, and what has not been taken yet.
+/// A client that is attached to a stream, and the output it has not taken yet.
 #[derive(Debug)]
 pub(super) struct AttachedClient {
     pub(super) file: File,
     pending: Vec<u8>,
 }
 
-/// Both sides of a container's standard descriptors.
+/// The shim's ends of a container's standard streams.
 #[derive(Debug, Default)]
 pub(super) struct Pipes {
     stdin: Option<OwnedFd>,
@@ -66,7 +67,7 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    /// Ours, and the container's.
+    /// Creates the pipes; returns our ends and the container's.
     pub(super) fn open(stdin: bool) -> io::Result<(Self, Stdio)> {
         let (from_stdout, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (from_stderr, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -114,7 +115,7 @@ impl RunningContainer {
         self.exit.map_or_else(running, Status::Exited)
     }
 
-    /// Answers when the container has ended, maybe at once.
+    /// Replies when the container has exited, possibly at once.
     pub(super) fn wait(&mut self, waiter: UnixStream) {
         match self.exit {
             Some(exit) => answer(&waiter, &Reply::Exited(exit)),
@@ -122,7 +123,7 @@ impl RunningContainer {
         }
     }
 
-    /// The first process has ended: what it wrote last is still to be read.
+    /// Records the exit of the first process, and reads its last output.
     pub(super) fn end(&mut self, exit: Exit) {
         self.exit = Some(exit);
         for at in (0..self.outputs.len()).rev() {
@@ -138,7 +139,7 @@ impl RunningContainer {
         self.log.as_mut().map_or(Ok(()), Log::reopen)
     }
 
-    /// Lets somebody follow the output; gives the container's input, or its terminal.
+    /// Attaches a client to the output; returns the container's stdin, or its terminal.
     pub(super) fn attach(
         &mut self,
         stdin: bool,
@@ -158,17 +159,17 @@ impl RunningContainer {
             return Ok(None);
         }
         if self.spec.stdin_once {
-            return Ok(self.stdin.take()); // when the one who has it closes it, the container sees the end
+            return Ok(self.stdin.take()); // the container sees EOF when this client closes it
         }
         self.stdin.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
-    /// How long its output is not read from `now` on, because its log grows too fast.
+    /// How long the output is not read, because the log grows too fast; `None` if it is read.
     pub(super) fn pause(&self, now: Instant) -> Option<Duration> {
         self.log.as_ref().and_then(|_| self.pace.pause(now))
     }
 
-    /// Moves output on. `false` when there is none now; at its end the stream is removed.
+    /// Forwards one chunk of output. `false` if there is none now; at the end of file the stream is removed.
     pub(super) fn forward_output(&mut self, at: usize) -> bool {
         let mut buffer = [0; CHUNK];
         let has_ended = self.exit.is_some();
@@ -182,7 +183,7 @@ impl RunningContainer {
         match output.source.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !has_ended => return false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
-            // a terminal's end is an error
+            // a terminal reports its end as an error
             Ok(0) | Err(_) => {}
             Ok(got) => {
                 if let Some(log) = &mut self.log {
@@ -219,7 +220,8 @@ impl Output {
         Ok(Self { source: source.into(), stream, line, attached, last_chunks })
     }
 
-    /// Whether everyone attached has taken everything. Who has gone is forgotten.
+    /// Sends pending output; returns whether all attached clients have taken everything. Disconnected clients are
+    /// removed.
     pub(super) fn flush(&mut self) -> bool {
         self.attached.retain_mut(AttachedClient::flush);
         self.attached.iter().all(|one| one.pending.is_empty())
@@ -238,7 +240,7 @@ impl AttachedClient {
         !self.pending.is_empty()
     }
 
-    /// Whether it is still there.
+    /// Sends pending output; returns whether the client is still connected.
     fn flush(&mut self) -> bool {
         while !self.pending.is_empty() {
             match self.file.write(&self.pending) {
@@ -252,7 +254,7 @@ impl AttachedClient {
     }
 }
 
-/// Answers whoever still listens.
+/// Sends a reply; errors are ignored, because the peer may have disconnected.
 pub(super) fn answer(to: &UnixStream, reply: &Reply) {
     let _ = send(to, reply, &[]);
 }
@@ -261,7 +263,7 @@ fn unblock(fd: &OwnedFd) -> io::Result<()> {
     Ok(fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?)
 }
 
-/// A full disk must not stop the container.
+/// Reports a failed write to the log. A full disk must not stop the container.
 fn report_log_error(error: &io::Error) {
     eprintln!("write the log: {error}");
 }

@@ -1,4 +1,4 @@
-//! The first process of a pod: it holds the namespaces and reaps, nothing more.
+//! The pause process of a pod: it holds the namespaces and reaps children.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::spec::SandboxSpec;
 
-/// Starts it and returns its process id when all is set up.
+/// Starts the pause process; returns its pid when it is set up.
 pub(super) fn start(spec: &SandboxSpec) -> Result<i32, String> {
     let kinds = [
         (spec.new_network_namespace, namespace::NETWORK),
@@ -56,13 +56,13 @@ pub(super) fn start(spec: &SandboxSpec) -> Result<i32, String> {
         super::users::write_id_maps(pid, maps).doing(|| "write the user maps".into())?;
         ours.write_all(b"\0").doing(|| "wake the sandbox".into())?;
     }
-    // Entered from outside: inside a user namespace the files would not open.
+    // the process reports a zero byte when it is set up, or an error message
     let mut report = Vec::new();
     ours.take(4096).read_to_end(&mut report).doing(|| "start the sandbox".into())?;
     if report == b"\0" {
         return Ok(pid);
     }
-    let _ = process::wait(pid); // it has said why and ends
+    let _ = process::wait(pid); // it has reported its error and exits
     Err(format!("sandbox: {}", String::from_utf8_lossy(&report)))
 }
 
@@ -87,8 +87,8 @@ fn set_up(spec: &SandboxSpec) -> Result<(), String> {
     process::set_non_dumpable().doing(|| "forbid inspection".into())
 }
 
-/// Containers see this process where they share its pid namespace, and with it the root of its mount namespace: one
-/// that has nothing in it.
+/// Leaves the host's file system. Containers that share the PID namespace see this process, and through /proc the root
+/// of its mount namespace, which is therefore empty.
 fn leave_host() -> io::Result<()> {
     process::new_session_keyring()?;
     namespace::unshare(namespace::MOUNT)?;
@@ -100,7 +100,8 @@ fn leave_host() -> io::Result<()> {
     mount::attach_tree(&empty, &host)?;
     rustix::process::fchdir(&empty)?;
     mount::pivot_root()?;
-    // The signals of a pod's namespaces are all it needs rights for, and those it has as their first process.
+    // It only needs to receive signals and reap; as the first process of the PID namespace it needs no capabilities for
+    // that.
     capability::limit_bounding_set(CapabilitySet::default())?;
     capability::set(
         CapabilitySet::default(),
@@ -110,7 +111,7 @@ fn leave_host() -> io::Result<()> {
     )
 }
 
-/// Both spellings are in use, `net.ipv4.ip_forward` and `net/ipv4/ip_forward`.
+/// Sets a sysctl; the name may be written `net.ipv4.ip_forward` or `net/ipv4/ip_forward`.
 fn sysctl(name: &str, value: &str) -> Result<(), String> {
     let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
     if path.split('/').any(|part| part == ".." || part.is_empty()) {

@@ -1,14 +1,15 @@
-//! A process on its way to be a container's: it is followed by what it reports until it runs its program.
+//! Starting a container process: the shim follows its reports until it executes its program.
 //!
 //! ```text
-//!  shim ──fork──► set-up process: namespaces, root, user; Ready, and its terminal; filter, rights
-//!                   │ in a pid namespace with others in it: fork, as a child of the shim; the kernel notes its number
+//!  shim ──fork──► set-up process: namespaces, root, user; reports Ready, with its terminal; seccomp, capabilities
+//!                   │ in a shared PID namespace: fork, as a child of the shim; the kernel stores its pid
 //!                   ▼
 //!                 the container's process: session, exec; Failed if that fails
 //! ```
 //!
 //! The exec closes the socket, which ends the set-up. A process that other processes of the container could inspect is
-//! forked only after the set-up process has the capabilities and the seccomp filter of the container, and has closed all other descriptors.
+//! forked only after the set-up process has the capabilities and the seccomp filter of the container, and has closed
+//! all other descriptors.
 
 use std::{
     io,
@@ -27,38 +28,39 @@ use super::{
     root::ErrorContext,
 };
 
-/// Mounts of a dead network file system may hang; then the container fails, not the pod.
+/// Start timeout of a container. A mount from an unreachable network file system can block for ever; after this time
+/// the container fails to start, and the shim goes on serving the pod's other containers.
 const LONGEST: Duration = Duration::from_mins(1);
-/// A report is sent in one piece; who stops in the middle of it is stuck.
+/// Timeout for reading a report. It is sent in one piece, so a sender that stops in the middle is stuck.
 const LONGEST_REPORT: Duration = Duration::from_secs(2);
-/// Of an error: it may quote a command of any length.
+/// Maximum length of an error, which may quote a command of any length.
 const LONGEST_ERROR: usize = 4 << 10;
 
-/// What a new process says before it becomes the program.
+/// What a new process reports before it executes the program.
 #[derive(Debug, Serialize, Deserialize)]
 enum InitReport {
-    /// All is prepared. The terminal comes along, if there is one.
+    /// The set-up is complete. The terminal is passed along, if there is one.
     Ready(Started),
     Failed(String),
 }
 
-/// The child's end.
+/// The child's end of the connection.
 #[derive(Debug)]
 pub(super) struct Reporter {
     socket: UnixStream,
     process: SharedPid,
 }
 
-/// The shim's end.
+/// The shim's end: a process that is being started.
 #[derive(Debug)]
 pub(super) struct Birth {
     reports: UnixStream,
     deadline: Instant,
-    /// Those that have not been waited for yet.
+    /// The set-up process, until it has been reaped.
     set_up: Option<i32>,
-    /// The process that runs the program, if it is not the one that was forked.
+    /// The process that executes the program, if it is not the set-up process.
     forked: Forked,
-    /// How the process ended, if it was that quick.
+    /// The exit of the process, if it has already exited.
     exit: Option<Exit>,
     pid: i32,
     started: Option<Started>,
@@ -66,14 +68,14 @@ pub(super) struct Birth {
     aborted: bool,
 }
 
-/// The second process of a birth.
+/// The second process of a start.
 #[derive(Debug)]
 enum Forked {
-    /// There will be none.
+    /// There is no second process.
     Never,
-    /// The kernel notes its number when it is made.
+    /// The kernel stores its pid when it is forked.
     Noted(SharedPid),
-    /// It has been waited for.
+    /// It has been reaped.
     Ended(i32),
 }
 
@@ -83,7 +85,7 @@ impl Forked {
     }
 }
 
-/// A process that runs its program, or has.
+/// A process that executes its program, or has exited.
 #[derive(Debug)]
 pub(super) struct SpawnedProcess {
     pub(super) started: Started,
@@ -92,8 +94,8 @@ pub(super) struct SpawnedProcess {
 }
 
 impl Birth {
-    /// A new process, in new namespaces of these kinds. `child` returns what went wrong. If it
-    /// `forks`, the process that it forks runs the program.
+    /// Forks the set-up process, in new namespaces of the given kinds. `child` returns only on failure, with the error.
+    /// If `forks` is set, a process that it forks executes the program.
     pub(super) fn begin(
         new: i32,
         forks: bool,
@@ -118,20 +120,20 @@ impl Birth {
         })
     }
 
-    /// Readable when there is something to `hear`.
+    /// The descriptor that becomes readable when there is a report to `hear`.
     pub(super) fn reports(&self) -> BorrowedFd<'_> {
         self.reports.as_fd()
     }
 
-    /// How long it may still take.
+    /// Time until the start is given up.
     pub(super) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Reads the next report. `Some` when it is decided.
+    /// Reads the next report. `Some` when the start has succeeded or failed.
     pub(super) fn hear(&mut self) -> Option<Result<SpawnedProcess, String>> {
         match protocol::receive::<InitReport>(&self.reports, &mut self.passed) {
-            // Later reports may come from whoever traces the process.
+            // A second report may come from a process of the container that traces this one.
             Ok(Some(InitReport::Ready(_))) if self.started.is_some() => {
                 return Some(Err("the process reported twice".into()));
             }
@@ -155,7 +157,7 @@ impl Birth {
         None
     }
 
-    /// Takes note that a process has ended and was waited for. `false` if it is none of this birth's.
+    /// Records that a process was reaped. `false` if it does not belong to this start.
     pub(super) fn ended(&mut self, pid: i32, exit: Exit) -> bool {
         let is_forked = self.forked.running() == Some(pid);
         let ours = self.set_up == Some(pid) || is_forked;
@@ -171,7 +173,7 @@ impl Birth {
         ours
     }
 
-    /// The process that runs the program, if it has been made.
+    /// The pid of the process that executes the program, if it exists already.
     fn pid(&self) -> Option<i32> {
         match &self.forked {
             Forked::Never => Some(self.pid),
@@ -180,15 +182,15 @@ impl Birth {
         }
     }
 
-    /// Ends what has begun. The shim waits for it like for every child.
+    /// Kills the processes of this start. The shim reaps them like every child.
     pub(super) fn abort(&mut self) {
         self.aborted = true;
         for pid in self.set_up.into_iter().chain(self.forked.running()) {
-            let _ = process::kill(pid, 9); // not waited for, so it is still that process
+            let _ = process::kill(pid, 9); // not reaped yet, so the pid is not reused
         }
     }
 
-    /// Whether a process of it is still to be waited for.
+    /// Whether a process is still to be reaped.
     pub(super) fn lives(&self) -> bool {
         self.set_up.is_some() || self.forked.running().is_some()
     }
@@ -202,12 +204,12 @@ impl Reporter {
 
     pub(super) fn fail(&self, mut error: String) -> i32 {
         error.truncate(error.floor_char_boundary(LONGEST_ERROR));
-        // who has gone sees the end of the stream
+        // if the shim has gone, the error is lost
         let _ = protocol::send(&self.socket, &InitReport::Failed(error), &[]);
         1
     }
 
-    /// Where the number of the container's process is noted.
+    /// Where the pid of the container's process is stored.
     pub(super) fn process(&self) -> &SharedPid {
         &self.process
     }

@@ -1,4 +1,4 @@
-//! Processes that are being started: the shim goes on with its other work meanwhile, however long they take.
+//! Processes that are being started. The shim goes on with its other work meanwhile, however long they take.
 
 use std::os::{fd::AsFd, unix::net::UnixStream};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::spec::ContainerSpec;
 
-/// A process on its way, and who waits for it.
+/// A process that is being started, and the connection that waits for it.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) birth: Birth,
@@ -21,15 +21,16 @@ pub(super) struct Pending {
     pub(super) what: What,
 }
 
-/// What the process will be.
+/// The purpose of the process.
 #[derive(Debug)]
 pub(super) enum What {
     Container(Box<NewContainer>),
     Exec,
-    /// Nothing: it was given up, and is still to be waited for.
+    /// The start was given up; the process is still to be reaped.
     Aborted,
 }
 
+/// A container that is being started.
 #[derive(Debug)]
 pub(super) struct NewContainer {
     pub(super) id: String,
@@ -43,7 +44,7 @@ impl Birth {
         PollFd::from_borrowed_fd(self.reports(), PollFlags::IN)
     }
 
-    /// Whether there is something to hear.
+    /// Whether there is a report to read.
     fn reported(&self) -> bool {
         let now = rustix::event::Timespec::default();
         poll(&mut [self.poll()], Some(&now)).is_ok_and(|ready| ready > 0)
@@ -71,7 +72,7 @@ impl Pending {
 }
 
 impl Shim {
-    /// Takes in what has been reported, and gives up what takes too long.
+    /// Reads all reports, and gives up starts that take too long.
     pub(super) fn follow_pending(&mut self) {
         self.hear_pending();
         for one in &mut self.pending {
@@ -126,7 +127,7 @@ impl Shim {
                 answer(peer, &Reply::Started(started));
             }
             Err(error) => {
-                let _ = sys::process::kill(started.pid, 9); // it may have ended
+                let _ = sys::process::kill(started.pid, 9); // it may already have exited
                 answer(peer, &Reply::Failed(error.to_string()));
             }
         }
@@ -141,12 +142,12 @@ impl Shim {
             return answer(&peer, &Reply::Exited(exit));
         }
         if sent.is_err() {
-            let _ = sys::process::kill(pid, 9); // nobody waits for it any more
+            let _ = sys::process::kill(pid, 9); // its client has disconnected
         }
         self.execs.insert(pid, peer);
     }
 
-    /// Gives up the start of a container, or everything.
+    /// Gives up the start of one container, or all starts.
     pub(super) fn abort_pending(&mut self, container: Option<&str>) {
         for one in &mut self.pending {
             if container.is_none_or(|id| one.is_start_of(id)) && !one.is_aborted() {

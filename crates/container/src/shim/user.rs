@@ -1,4 +1,4 @@
-//! Users and groups by the container's own /etc/passwd and /etc/group.
+//! Resolution of users and groups by the container's own /etc/passwd and /etc/group.
 
 use std::{collections::HashSet, os::fd::AsFd, path::Path};
 
@@ -6,31 +6,31 @@ use sys::container_file;
 
 use crate::spec::User;
 
-/// The numbers of a user.
+/// The ids of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResolvedUser {
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// The primary group first.
+    /// Supplemental groups, with the primary group first.
     pub(super) groups: Vec<u32>,
     pub(super) home: Option<String>,
 }
 
-/// The container's own files about users. Images may lack them, and they may be anything: what is no regular file
-/// of sensible size counts as empty.
+/// The container's own account files. They may be missing, and an image may contain anything: a file that is not
+/// regular or too large counts as empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accounts {
     passwd: String,
     group: String,
 }
 
-/// No more of a file is read.
+/// Maximum number of bytes that are read of a file.
 const LONGEST: usize = 4 << 20;
-/// As on every Linux: what lies above is reserved, and the last number means "leave as it is" to the kernel.
+/// Largest valid id. Higher ones are reserved, and the kernel takes the last one as "unchanged".
 const LAST_ID: i64 = i32::MAX as i64;
 
 impl Accounts {
-    /// Reads them from a root file system. The caller must still see the host's `/proc`.
+    /// Reads the files from a root file system. The caller must still see the host's `/proc`.
     pub(super) fn read(root: impl AsFd) -> Self {
         let text = |path: &str| {
             let file = container_file::open_in_root(&root, Path::new(path));
@@ -40,6 +40,7 @@ impl Accounts {
         Self { passwd: text("/etc/passwd"), group: text("/etc/group") }
     }
 
+    /// Resolves a user to its uid, gid and groups.
     pub(super) fn look_up(&self, user: &User) -> Result<ResolvedUser, String> {
         let Self { passwd, group } = self;
         let (name, of_group) = user.name.split_once(':').unwrap_or((&user.name, ""));
@@ -75,8 +76,8 @@ impl Accounts {
     }
 }
 
-/// A user or group by its number. What looks like one and cannot be is an error, not a name: the image's own file
-/// could give such a name any number.
+/// Parses a numeric user or group. A number out of range is an error and not a name, because the image's own file could
+/// give such a name any id.
 fn number(name: &str) -> Result<Option<u32>, String> {
     let digits = name.strip_prefix(['+', '-']).unwrap_or(name);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -129,7 +130,7 @@ mod tests {
         assert!(ids("nobody-here", false).is_err());
     }
 
-    /// A kubelet that asks "is it root?" sees a number other than 0; so must the kernel.
+    /// A kubelet that checks `runAsNonRoot` sees a number other than 0; so must the kernel.
     #[test]
     fn numbers_that_cannot_be_are_no_names_and_not_root() {
         for name in ["4294967295", "4294967296", "2147483648", "-5", "-1", "99999999999999999999"] {

@@ -1,4 +1,4 @@
-//! User namespaces as things to hold: idmapped mounts take one by its descriptor.
+//! User namespaces for idmapped mounts, which take one by its descriptor.
 
 use std::{fs::File, io, os::unix::net::UnixStream};
 
@@ -6,11 +6,11 @@ use sys::{namespace, process};
 
 use crate::spec::{IdMap, IdMaps};
 
-/// A user namespace with these maps. A process holds it until it is open.
+/// Creates a user namespace with these id maps. A process holds it until it is opened.
 pub(super) fn create(maps: &IdMaps) -> io::Result<File> {
     let (_ours, theirs) = UnixStream::pair()?;
     let child = process::fork(namespace::USER, || {
-        let _ = io::Read::read(&mut &theirs, &mut [0]); // waits to be killed
+        let _ = io::Read::read(&mut &theirs, &mut [0]); // blocks until it is killed
         0
     })?;
     let opened =
@@ -20,7 +20,7 @@ pub(super) fn create(maps: &IdMaps) -> io::Result<File> {
     opened
 }
 
-/// Gives a new user namespace its maps, from outside.
+/// Writes the id maps of a new user namespace, from outside.
 pub(super) fn write_id_maps(pid: i32, maps: &IdMaps) -> io::Result<()> {
     let text = |maps: &[IdMap]| {
         let line = |map: &IdMap| format!("{} {} {}", map.inside, map.outside, map.length);

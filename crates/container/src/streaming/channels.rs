@@ -1,5 +1,5 @@
-//! Port-forward over WebSocket as the first clients did it: ports are named beforehand, each has a channel for
-//! data and one for errors, and one connection.
+//! Port-forward over WebSocket in the old protocol: the ports are named in the request, and each has a data channel, an
+//! error channel and one connection.
 
 use std::{
     io,
@@ -23,13 +23,15 @@ use super::{
     web_socket::{self, BUFFER, CLOSE_TIMEOUT, Output},
 };
 
-/// The first byte of a message numbers two channels a port, as a digit or letter in base64.
+/// Maximum number of ports. The first byte of a message is the channel, two per port, as one digit or letter in base64
+/// mode.
 const MOST_PORTS: usize = 32;
 
-/// How long the client may still send once it gets nothing more: it has no word for its end.
+/// How long the client may still send after the port has closed, because the protocol has no message for the end of a
+/// channel.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The client's first choice that we know, and whether that is in base64.
+/// Chooses the client's first supported subprotocol; the flag says whether it uses base64.
 pub(super) fn choose(offered: &[String]) -> Option<(&'static str, bool)> {
     const KNOWN: [(&str, bool); 3] =
         [("v4.channel.k8s.io", false), ("v4.base64.channel.k8s.io", true), ("", false)];
@@ -45,7 +47,7 @@ pub(super) fn check(ports: &[u16]) -> Result<(), &'static str> {
     }
 }
 
-/// Until all connections have ended, or the client goes.
+/// Serves until all connections have ended, or the client disconnects.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     base64: bool,
@@ -59,7 +61,7 @@ pub(super) async fn serve(
         let output = |channel| Output { channel, base64, outbox: outbox.clone() };
         let (data, error) = (output(channel), output(channel + 1));
         for end in [&data, &error] {
-            let _ = outbox.push(end.message(&port.to_le_bytes())); // it is new
+            let _ = outbox.push(end.message(&port.to_le_bytes())); // cannot fail: the outbox is new
         }
         let (near, far) = duplex(BUFFER);
         pipes.push(Some(far));
@@ -83,13 +85,13 @@ pub(super) async fn serve(
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(work, web_socket::write(sink, &outbox)) } => {
-            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // waits for the client to close
         }
         () = &mut reading => {}
     }
 }
 
-/// What a port sends, and whether it has sent all.
+/// Sends a port's data, and notes when it has sent everything.
 struct Data {
     output: Output,
     ended: Arc<Notify>,
@@ -114,7 +116,7 @@ impl AsyncWrite for Data {
     }
 }
 
-/// Hands out what arrives; returns when the client is gone.
+/// Distributes incoming messages to the ports; returns when the client has disconnected.
 async fn read(
     mut messages: impl Stream<Item = tungstenite::Result<Message>> + Unpin,
     base64: bool,

@@ -1,7 +1,7 @@
-//! The CRI streaming server: exec, attach and port-forward over SPDY/3.1 and WebSocket, by single-use addresses
-//! that the CRI calls hand out.
+//! The CRI streaming server: exec, attach and port-forward over SPDY/3.1 and WebSocket, at single-use URLs that the CRI
+//! calls return.
 //!
-//! What happens inside containers is behind [`Sessions`]; here are only the protocols.
+//! This module only implements the protocols; [`StreamingRuntime`] does the work in containers.
 
 mod channels;
 mod port_forward;
@@ -26,12 +26,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type Input = Box<dyn AsyncRead + Send + Unpin>;
 pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// What the runtime does for a session. Each call returns when the session is over and everything has been
-/// written; it is dropped when the client goes away.
+/// What the runtime does for a session. Each future completes when the session is over and everything has been written;
+/// it is dropped when the client disconnects.
 pub trait StreamingRuntime: Send + Sync + 'static {
+    /// Runs a command in a container.
     fn exec(&self, request: ExecRequest, io: SessionIo)
     -> BoxFuture<'_, Result<ExitStatus, Error>>;
 
+    /// Attaches to the first process of a container.
     fn attach(&self, request: AttachRequest, io: SessionIo) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Connects `stream` with a port inside the sandbox.
@@ -43,10 +45,11 @@ pub trait StreamingRuntime: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<(), Error>>;
 }
 
+/// An exec session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
 pub struct ExecRequest {
-    /// Of the pod: how many sessions may be open at once is counted by it.
+    /// The pod's namespace, by which the number of concurrent sessions is limited.
     pub namespace: String,
     pub container_id: String,
     pub cmd: Vec<String>,
@@ -56,6 +59,7 @@ pub struct ExecRequest {
     pub stderr: bool,
 }
 
+/// An attach session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
 pub struct AttachRequest {
@@ -67,23 +71,25 @@ pub struct AttachRequest {
     pub stderr: bool,
 }
 
+/// A port-forward session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortForwardRequest {
     pub namespace: String,
     pub sandbox_id: String,
-    /// For clients whose protocol cannot name them later.
+    /// For clients whose protocol cannot name the ports later.
     pub ports: Vec<u16>,
 }
 
-/// The client's ends. What it did not ask for is absent; with a terminal there is no stderr.
+/// The client's ends of the streams. Those that it did not request are `None`; with a terminal there is no stderr.
 pub struct SessionIo {
     pub stdin: Option<Input>,
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
-    /// Sizes of the client's terminal, the first soon after the start.
+    /// Sizes of the client's terminal; the first one arrives soon after the start.
     pub resize: Option<mpsc::Receiver<TerminalSize>>,
 }
 
+/// Size of a terminal, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct TerminalSize {
@@ -91,14 +97,16 @@ pub struct TerminalSize {
     pub height: u16,
 }
 
-/// How the command ended; 0 is success.
+/// Exit code of the command; 0 is success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitStatus(pub i32);
 
+/// Why a session failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);
 
+/// A bidirectional byte stream.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 

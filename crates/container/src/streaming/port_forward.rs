@@ -1,5 +1,5 @@
-//! Port-forward: a pair of streams, data and error, for every connection that the client takes. Over SPDY, or
-//! over SPDY inside WebSocket messages, as newer clients do to pass proxies.
+//! Port-forward: a pair of streams, data and error, for every connection that the client opens. Over SPDY, or over SPDY
+//! inside WebSocket messages, which newer clients use to pass proxies.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ pub(super) fn choose_tunnel(offered: &[String]) -> Option<&'static str> {
     offered.iter().any(|name| name == TUNNEL).then_some(TUNNEL)
 }
 
-/// Until the client goes.
+/// Serves until the client disconnects.
 pub(super) async fn serve(
     mut connection: Connection,
     sandbox_id: String,
@@ -49,7 +49,7 @@ pub(super) async fn serve(
         };
         let Some(stream) = stream else { break };
         halves.retain(|_, half| half.since.elapsed() < PAIR_TIMEOUT);
-        let Some(half) = PortStream::of(stream) else { continue }; // dropped: the client sees it end
+        let Some(half) = PortStream::of(stream) else { continue }; // dropping it closes the stream
         match halves.remove(&half.request) {
             Some(other) if other.is_error != half.is_error && other.port == half.port => {
                 let (data, error) = if half.is_error { (other, half) } else { (half, other) };
@@ -63,6 +63,7 @@ pub(super) async fn serve(
     connection.close().await;
 }
 
+/// Serves SPDY inside WebSocket messages.
 pub(super) async fn serve_tunnel(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     sandbox_id: String,
@@ -75,7 +76,7 @@ pub(super) async fn serve_tunnel(
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(serve(Connection::server(near), sandbox_id, sessions), wrap(from, sink)) } => {
-            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // waits for the client to close
         }
         () = &mut reading => {}
     }
@@ -99,7 +100,8 @@ impl PortStream {
             "data" => false,
             _ => return None,
         };
-        // The oldest clients number nothing; theirs is first the error stream, then data on the next.
+        // The oldest clients send no request id; they open the error stream first, then the data stream with the next
+        // id.
         let first = if is_error { stream.id() } else { stream.id().saturating_sub(2) };
         let request =
             header("requestid").map_or_else(|| format!("stream {first}"), ToOwned::to_owned);
@@ -116,7 +118,7 @@ async fn forward(
     connect(&*sessions, sandbox_id, data.port, Box::new(data.stream), error).await;
 }
 
-/// Joins `data` and the port; what goes wrong is written to `error`.
+/// Connects `data` with the port; errors are written to `error`.
 pub(super) async fn connect(
     sessions: &dyn StreamingRuntime,
     sandbox_id: String,
@@ -130,6 +132,7 @@ pub(super) async fn connect(
     }
 }
 
+/// Extracts the bytes of WebSocket messages.
 async fn unwrap(
     mut messages: impl Messages<Item = tungstenite::Result<Message>> + Unpin,
     mut to: WriteHalf<impl AsyncWrite>,
@@ -143,6 +146,7 @@ async fn unwrap(
     }
 }
 
+/// Sends bytes as WebSocket messages.
 async fn wrap(mut from: ReadHalf<impl AsyncRead>, mut sink: impl Sink<Message> + Unpin) {
     let mut buffer = vec![0; BUFFER];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {

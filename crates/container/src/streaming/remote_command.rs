@@ -1,5 +1,4 @@
-//! Exec and attach: which streams a session has, how it is run, and how its result is sent. Over SPDY here, over
-//! WebSocket in `web_socket.rs`.
+//! Exec and attach: streams, execution and result of a session. Over SPDY here, over WebSocket in `web_socket.rs`.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -20,7 +19,8 @@ const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
 const SIZES: usize = 16;
 const LARGEST_SIZE: usize = 4096;
 
-/// Each version adds to the one before: 3 resizes terminals, 4 sends the result as a Status, 5 closes stdin.
+/// Protocol version. Each one adds to the one before: 3 resizes terminals, 4 sends the result as a Status, 5 closes
+/// stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
     V1,
@@ -30,12 +30,14 @@ pub(super) enum Version {
     V5,
 }
 
+/// An exec or attach session.
 #[derive(Clone, Debug)]
 pub(super) enum Session {
     Exec(ExecRequest),
     Attach(AttachRequest),
 }
 
+/// The streams that a session has.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the CRI")]
 pub(super) struct RequestedStreams {
@@ -45,7 +47,7 @@ pub(super) struct RequestedStreams {
     pub(super) tty: bool,
 }
 
-/// The client's first choice that we know. One who names none speaks the oldest.
+/// Chooses the client's first supported protocol. A client that offers none uses the oldest one.
 pub(super) fn choose_spdy(offered: &[String]) -> Option<(&'static str, Version)> {
     const KNOWN: [(&str, Version); 5] = [
         ("v5.channel.k8s.io", Version::V5),
@@ -60,6 +62,7 @@ pub(super) fn choose_spdy(offered: &[String]) -> Option<(&'static str, Version)>
     offered.iter().find_map(|name| KNOWN.into_iter().find(|(known, _)| known == name))
 }
 
+/// Serves a session over SPDY.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + 'static,
     version: Version,
@@ -77,7 +80,7 @@ pub(super) async fn serve(
 }
 
 impl Session {
-    /// Port-forwards are of another kind.
+    /// Converts a request; a port-forward is returned as the error.
     pub(super) fn from(request: tokens::SessionRequest) -> Result<Self, PortForwardRequest> {
         match request {
             tokens::SessionRequest::Exec(request) => Ok(Self::Exec(request)),
@@ -95,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Runs it, and says how it ended in the words of `version`; nothing if there is nothing to say.
+    /// Runs the session; returns its result in the format of `version`, which may be empty.
     pub(super) async fn run(
         self,
         sessions: &dyn StreamingRuntime,
@@ -115,7 +118,7 @@ impl Session {
     }
 }
 
-/// A session's streams, as the client opened them.
+/// The SPDY streams of a session, opened by the client.
 #[derive(Default)]
 struct Streams {
     stdin: Option<Stream>,
@@ -126,6 +129,7 @@ struct Streams {
 }
 
 impl Streams {
+    /// Waits until the client has opened all streams.
     async fn collect(
         connection: &mut Connection,
         wants: RequestedStreams,
@@ -187,7 +191,7 @@ impl Streams {
     }
 }
 
-/// Terminal sizes, one JSON value after another.
+/// Reads terminal sizes, one JSON value after another.
 async fn read_sizes(mut from: impl AsyncRead + Unpin, sizes: mpsc::Sender<TerminalSize>) {
     let mut buffer = Vec::new();
     while buffer.len() < LARGEST_SIZE
@@ -195,14 +199,14 @@ async fn read_sizes(mut from: impl AsyncRead + Unpin, sizes: mpsc::Sender<Termin
     {
         let mut values = serde_json::Deserializer::from_slice(&buffer).into_iter::<TerminalSize>();
         for size in values.by_ref().map_while(Result::ok) {
-            let _ = sizes.try_send(size); // whoever lags behind by so many gets the next
+            let _ = sizes.try_send(size); // dropped if the queue is full; a later size follows
         }
         let read = values.byte_offset();
         buffer.drain(..read);
     }
 }
 
-/// What the error stream says of an end, in the form of a Status.
+/// The result of a session as a Status object, for the error stream.
 fn status(end: Result<ExitStatus, Error>) -> Value {
     match end {
         Ok(ExitStatus(0)) => json!({"metadata": {}, "status": "Success"}),

@@ -1,4 +1,4 @@
-//! The HTTP side: hands out addresses, and turns a request for one into a session.
+//! HTTP server of the sessions: issues single-use URLs, and upgrades a request for one to a session.
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc};
 
@@ -30,12 +30,13 @@ use super::{
 
 type Answer = Response<Full<Bytes>>;
 
-/// Connections before they become sessions.
+/// Maximum number of connections that are not sessions yet.
 const MOST_WAITING: usize = 1024;
 
+/// A rejected request: status and reason.
 struct HttpError(StatusCode, &'static str);
 
-/// Serves until it is dropped.
+/// The streaming server. It serves until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -46,6 +47,7 @@ pub struct Server {
 }
 
 impl Server {
+    /// Binds the address and serves in the background.
     pub async fn bind(
         address: SocketAddr,
         sessions: Arc<dyn StreamingRuntime>,
@@ -69,18 +71,21 @@ impl Server {
         self.address
     }
 
+    /// Issues a single-use URL for an exec session.
     pub fn url_for_exec(&self, request: ExecRequest) -> Result<String, Error> {
         check(request.tty, request.stderr, request.stdin || request.stdout || request.stderr)?;
         let seat = self.seats.take(&request.namespace)?;
         self.url("exec", (tokens::SessionRequest::Exec(request), seat))
     }
 
+    /// Issues a single-use URL for an attach session.
     pub fn url_for_attach(&self, request: AttachRequest) -> Result<String, Error> {
         check(request.tty, request.stderr, request.stdin || request.stdout || request.stderr)?;
         let seat = self.seats.take(&request.namespace)?;
         self.url("attach", (tokens::SessionRequest::Attach(request), seat))
     }
 
+    /// Issues a single-use URL for a port-forward session.
     pub fn url_for_port_forward(&self, request: PortForwardRequest) -> Result<String, Error> {
         let seat = self.seats.take(&request.namespace)?;
         self.url("portforward", (tokens::SessionRequest::PortForward(request), seat))
@@ -106,17 +111,18 @@ fn check(tty: bool, stderr: bool, any: bool) -> Result<(), Error> {
     }
 }
 
+/// State that all connections share.
 struct Shared {
     sessions: Arc<dyn StreamingRuntime>,
     tokens: Arc<Tokens>,
-    /// Connections without a request yet. Every process of the host's network can connect.
+    /// Limits connections without a request. Every process in the host's network can connect.
     waiting: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Shared {
-    /// The one place where tasks begin: all of them end with the server.
+    /// Spawns a task. All tasks are spawned here, so that they end with the server.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
@@ -145,7 +151,7 @@ impl Shared {
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream) {
-        let _ = stream.set_nodelay(true); // only a matter of speed
+        let _ = stream.set_nodelay(true); // only affects latency
         let service = service_fn(|request| {
             let answer = self
                 .answer(request)
@@ -262,7 +268,7 @@ impl Shared {
         Ok(switch("websocket", if chosen.is_empty() { &headers[..1] } else { &headers }))
     }
 
-    /// Runs `session` on the connection once the answer is out. It has its seat to its end.
+    /// Runs `session` on the connection once the response is sent. It keeps its seat until it ends.
     fn upgrade<F>(
         &self,
         request: Request<Incoming>,
@@ -281,7 +287,7 @@ impl Shared {
     }
 }
 
-/// The protocols a client can speak, in its order.
+/// The protocols that a client offers, in its order of preference.
 fn offered(headers: &HeaderMap, name: &str) -> Vec<String> {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(|name| name.trim().to_owned()).collect()

@@ -1,5 +1,5 @@
-//! How many sessions may be open at once: so many in each namespace, so that nobody takes them all from the others of
-//! the node, and so many in all, because each holds descriptors of one process.
+//! Limits the number of concurrent sessions: per namespace, so that no namespace displaces the others of the node, and
+//! in total, because all sessions use descriptors of one process.
 
 use std::{
     collections::HashMap,
@@ -8,16 +8,16 @@ use std::{
 
 use super::Error;
 
-/// Sessions of a namespace on this node, from the call that gave an address out to their end.
+/// Maximum number of sessions of a namespace on this node, counted from the CRI call that issues the URL.
 pub(super) const MOST: usize = 256;
 const MOST_OF_ALL: usize = 1024;
-/// Connections into pods that all port-forward sessions of a namespace have together.
+/// Maximum number of connections into pods of all port-forward sessions of a namespace together.
 const MOST_FORWARDED: usize = 512;
 const MOST_FORWARDED_OF_ALL: usize = 2048;
-/// What a namespace has also where others have taken all.
+/// Number of sessions that a namespace may always have, even if others have used up the total.
 const ALWAYS: usize = 8;
 
-/// Rights to sessions of one kind.
+/// Limiter of sessions of one kind.
 #[derive(Clone, Debug)]
 pub struct Seats {
     what: &'static str,
@@ -26,7 +26,7 @@ pub struct Seats {
     taken: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// The right to one session. It ends when it is dropped.
+/// The permit for one session, released on drop.
 #[derive(Debug)]
 pub struct Seat {
     seats: Seats,
@@ -42,11 +42,12 @@ impl Seats {
         Self::new("forwarded connections", MOST_FORWARDED, MOST_FORWARDED_OF_ALL)
     }
 
-    /// `what`: how they are called in an error.
+    /// `what` names the sessions in errors.
     pub fn new(what: &'static str, most: usize, most_of_all: usize) -> Self {
         Self { what, most, most_of_all, taken: Arc::default() }
     }
 
+    /// Takes a seat for a session of this namespace.
     pub fn take(&self, namespace: &str) -> Result<Seat, Error> {
         let (what, most) = (self.what, self.most);
         let mut taken = self.taken();

@@ -1,4 +1,4 @@
-//! Single-use addresses: whoever has the token is the one the CRI call was made for, for one minute.
+//! Single-use URLs: whoever presents the token is taken for the caller of the CRI method, for one minute.
 
 use std::{
     collections::HashMap,
@@ -15,6 +15,7 @@ use super::{AttachRequest, Error, ExecRequest, PortForwardRequest, session_limit
 const LIFETIME: Duration = Duration::from_mins(1);
 const MOST_TOKENS: usize = 1000;
 
+/// A session that was requested by a CRI call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SessionRequest {
     Exec(ExecRequest),
@@ -25,6 +26,7 @@ pub(super) enum SessionRequest {
 /// A request and the session slot that was reserved for it.
 type Granted = (SessionRequest, Seat);
 
+/// The tokens that were issued and not used yet.
 #[derive(Debug, Default)]
 pub(super) struct Tokens(Mutex<HashMap<String, (Instant, Granted)>>);
 

@@ -1,4 +1,4 @@
-//! Exec and attach over WebSocket: the first byte of a message says which stream it belongs to.
+//! Exec and attach over WebSocket: the first byte of a message is the channel, which identifies the stream.
 
 use std::{
     io,
@@ -39,13 +39,14 @@ const LARGEST_MESSAGE: usize = 4 << 20;
 const SIZES: usize = 16;
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The negotiated subprotocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subprotocol {
     version: Version,
     base64: bool,
 }
 
-/// The client's first choice that we know. One who names none speaks the oldest.
+/// Chooses the client's first supported subprotocol. A client that offers none uses the oldest one.
 pub(super) fn choose(offered: &[String]) -> Option<(&'static str, Subprotocol)> {
     const KNOWN: [(&str, Version, bool); 6] = [
         ("v5.channel.k8s.io", Version::V5, false),
@@ -69,11 +70,12 @@ pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(io: S) -> WebSocke
     WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await
 }
 
-/// Clients take any other end for a failure.
+/// The normal close frame; clients take any other end for a failure.
 pub(super) fn close_frame() -> Message {
     Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))
 }
 
+/// Serves a session over WebSocket.
 pub(super) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     dialect: Subprotocol,
@@ -92,7 +94,7 @@ pub(super) async fn serve(
         stderr: boxed(wants.stderr, STDERR),
         resize: wants.tty.then_some(resize),
     };
-    // An empty message on the first channel we write to is the sign that the session has begun.
+    // An empty message on the first output channel tells the client that the session has begun.
     let first = if wants.stdout {
         STDOUT
     } else if wants.stderr {
@@ -100,7 +102,7 @@ pub(super) async fn serve(
     } else {
         ERROR
     };
-    let _ = outbox.push(output(first).message(&[])); // it is new
+    let _ = outbox.push(output(first).message(&[])); // cannot fail: the outbox is new
 
     let work = async {
         let end = session.run(&*sessions, ends, dialect.version).await;
@@ -112,13 +114,13 @@ pub(super) async fn serve(
     tokio::pin!(reading);
     tokio::select! {
         _ = async { tokio::join!(work, write(sink, &outbox)) } => {
-            let _ = timeout(CLOSE_TIMEOUT, reading).await; // until the client has closed, too
+            let _ = timeout(CLOSE_TIMEOUT, reading).await; // waits for the client to close
         }
         () = &mut reading => {}
     }
 }
 
-/// Hands out what arrives; returns when the client is gone.
+/// Distributes incoming messages; returns when the client has disconnected.
 async fn read(
     mut messages: impl Stream<Item = tungstenite::Result<Message>> + Unpin,
     dialect: Subprotocol,
@@ -138,12 +140,12 @@ async fn read(
                 if let Some(pipe) = &mut stdin
                     && pipe.write_all(data).await.is_err()
                 {
-                    stdin = None; // the session reads no more
+                    stdin = None; // the session no longer reads stdin
                 }
             }
             Some((&RESIZE, data)) => {
                 if let Ok(size) = serde_json::from_slice(data) {
-                    let _ = sizes.try_send(size); // whoever lags behind by so many gets the next
+                    let _ = sizes.try_send(size); // dropped if the queue is full; a later size follows
                 }
             }
             Some((&CLOSE, &[STDIN])) if dialect.version >= Version::V5 => stdin = None,
@@ -152,6 +154,7 @@ async fn read(
     }
 }
 
+/// Sends the messages of the outbox.
 pub(super) async fn write(mut sink: impl Sink<Message> + Unpin, outbox: &Outbox<Message>) {
     while let Some(message) = outbox.pop().await {
         let mut sent = sink.feed(message).await;
@@ -166,7 +169,7 @@ pub(super) async fn write(mut sink: impl Sink<Message> + Unpin, outbox: &Outbox<
     }
 }
 
-/// `0aGk=`: channel 0, "hi".
+/// Decodes a base64 message: `0aGk=` is channel 0 with "hi".
 pub(super) fn decode(text: &[u8]) -> Option<Bytes> {
     let (channel, data) = text.split_first()?;
     let mut bytes = vec![channel.checked_sub(b'0')?];
@@ -174,6 +177,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Bytes> {
     Some(bytes.into())
 }
 
+/// Writes a stream as messages of one channel.
 pub(super) struct Output {
     pub(super) channel: u8,
     pub(super) base64: bool,

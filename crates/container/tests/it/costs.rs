@@ -1,4 +1,4 @@
-//! What the calls of a kubelet take. Not part of the usual run: `cargo test -p container -- --ignored costs`.
+//! Measures the latency of CRI calls. Not part of the usual run: `cargo test -p container -- --ignored costs`.
 
 use std::{fs, time::Instant};
 

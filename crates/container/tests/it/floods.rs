@@ -1,5 +1,4 @@
-//! Containers that write without end: their logs grow no faster than they may, and nothing of a
-//! log that is not too fast is lost.
+//! Containers that write without end: their logs are rate-limited, and no output is lost.
 
 use std::{
     fs,
@@ -24,10 +23,10 @@ async fn a_flood_of_output_is_slowed_down() {
     }
     tokio::time::sleep(Duration::from_secs(3)).await;
     let (size, took) = (size(), began.elapsed());
-    // 16 MiB at once, then 4 MiB a second
+    // a burst of 16 MiB, then 4 MiB per second
     let most = (17 << 20) + u64::try_from(took.as_millis()).expect("small") * (4 << 20) / 1000;
     assert!(size <= most, "{size} bytes in {took:?}");
-    // its neighbours in the pod, and what runs beside it, do not notice
+    // other containers of the pod and of the node are not affected
     runtime.container(&sandbox, shell("calm", "echo heard; sleep 1000")).await;
     wait_for(&runtime.logs().join("calm.log"), "heard").await;
     assert_eq!(runtime.exec(&id, "echo 1").await.expect("exec"), (0, "1\n".to_owned()));
@@ -39,7 +38,7 @@ async fn a_flood_of_output_is_slowed_down() {
 async fn nothing_of_a_slowed_log_is_lost() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
-    // 20 MiB in lines of 1 KiB: more than a burst
+    // 20 MiB in lines of 1 KiB: more than the burst
     let script = "busybox yes $(busybox printf %01023d 7) | head -c 20971520; exit 3";
     let id = runtime.container(&sandbox, shell("long", script)).await;
     let began = Instant::now();

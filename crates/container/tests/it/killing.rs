@@ -1,4 +1,4 @@
-//! Whatever processes of a container do to live on, they end with it.
+//! All processes of a container end with it, whatever they do to survive.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use sys::cgroup::Hierarchies;
 
 use crate::support::{Runtime, shell, wait_for};
 
-/// A container whose processes the kernel does not end with its first one.
+/// A container whose processes the kernel does not kill with the first one, because it shares the pod's PID namespace.
 fn in_pod_namespace(mut config: ContainerConfig) -> ContainerConfig {
     let linux = config.linux.as_mut().expect("made by shell()");
     let security = linux.security_context.as_mut().expect("made by shell()");
@@ -25,7 +25,7 @@ fn privileged(mut config: ContainerConfig) -> ContainerConfig {
     config
 }
 
-/// The container's folders in all hierarchies.
+/// The container's cgroup directories in all hierarchies.
 fn folders(runtime: &Runtime, id: &str) -> Vec<PathBuf> {
     let group = format!("{}/tiphys/{id}", runtime.cgroup());
     let group = Hierarchies::detect().and_then(|all| all.group(&group)).expect("a group");
@@ -33,7 +33,7 @@ fn folders(runtime: &Runtime, id: &str) -> Vec<PathBuf> {
     files.filter_map(|file| Some(file.parent()?.to_owned())).collect()
 }
 
-/// The processes whose command line has this word.
+/// The number of processes with this word in their command line.
 fn processes(word: &str) -> usize {
     let all = fs::read_dir("/proc").expect("processes").flatten();
     let has = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes());
@@ -60,7 +60,7 @@ async fn remove(runtime: &mut Runtime, id: &str) {
 async fn daemons_and_sessions_end_with_the_container() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
-    // each sleeps for a time of its own, by which it is found
+    // each sleeps for a unique time, by which it is found
     let script = "(setsid sleep 86001 &) ; ( (sleep 86002 &) & ) ; \
                   sh -c 'trap \"\" TERM HUP INT; sleep 86003' & echo ready; sleep 86004";
     let id = runtime.container(&sandbox, in_pod_namespace(shell("daemons", script))).await;
@@ -80,8 +80,8 @@ async fn daemons_and_sessions_end_with_the_container() {
 async fn a_fork_bomb_in_child_groups_ends_with_the_container() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
-    // in every hierarchy a group below its own, and in that again; each process starts others
-    // as it ends, so that there is always a new one
+    // in every hierarchy a cgroup below its own, and another one below that; each process starts others as it exits, so
+    // that there is always a new one
     let script = "cd /sys/fs/cgroup; for c in . *; do [ -f $c/cgroup.procs ] || continue; \
                   busybox mkdir -p $c/a/b/c; for f in cpuset.cpus cpuset.mems; do \
                   [ -f $c/$f ] && for d in a a/b a/b/c; do cat $c/$f > $c/$d/$f; done; done; \
@@ -160,8 +160,8 @@ async fn containers_have_few_processes_by_default() {
     runtime.end().await;
 }
 
-/// Another container of the pod opens the pipe and writes to it without end: neither does the end take longer, nor
-/// does the log grow.
+/// Another container of the pod opens the pipe and writes to it without end: the exit does not take longer, and the log
+/// does not grow.
 #[tokio::test]
 async fn a_container_ends_although_another_writes_to_its_output() {
     let mut runtime = Runtime::start().await;

@@ -1,5 +1,4 @@
-//! What a pod that never came to be leaves behind, and what a server does about leftovers that
-//! it has no record of.
+//! Leftovers of pods whose creation failed, and garbage collection of leftovers without a record.
 
 use std::{
     collections::BTreeSet,
@@ -53,7 +52,7 @@ impl Cni for SlowNetwork {
     }
 }
 
-/// Waits until a folder is empty.
+/// Waits until a directory is empty.
 async fn until_empty(folder: &Path) {
     for _ in 0..6000 {
         if fs::read_dir(folder).expect("a folder").next().is_none() {
@@ -78,7 +77,7 @@ async fn a_sandbox_that_nobody_waits_for_is_undone() {
     }
     let sandboxes = runtime.root().join("sandboxes");
     assert!(fs::read_dir(&sandboxes).expect("a folder").next().is_some(), "it is being made");
-    // the server learns that the caller has gone from the connection
+    // the server learns from the connection that the caller has gone
     for _ in 0..10 {
         cri.runtime.list_pod_sandbox(ListPodSandboxRequest::default()).await.expect("list");
     }
@@ -103,13 +102,13 @@ async fn a_server_collects_what_it_has_no_record_of() {
     let root = runtime.root();
     let empty = root.join("containers").join("ab".repeat(32));
     let forget = || {
-        // as if it had been made by a server that was killed before it could say so
+        // as if created by a server that was killed before it could write the record
         let folder = root.join("sandboxes").join(&lost);
         rustix::mount::unmount(folder.join("shm"), rustix::mount::UnmountFlags::DETACH)
             .expect("unmounted");
         fs::remove_dir_all(folder).expect("removed");
         fs::remove_file(root.join("sandboxes").join(&half).join("record")).expect("removed");
-        // a removal that was cut short, with something mounted in it
+        // an interrupted removal, with something mounted in the directory
         fs::create_dir_all(empty.join("upper/a")).expect("a folder");
         let tmpfs = sys::mount::new_filesystem("tmpfs", &[], 0).expect("a file system");
         let place = sys::descriptor::open_path(&empty.join("upper/a")).expect("a folder");

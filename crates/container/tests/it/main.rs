@@ -1,4 +1,4 @@
-//! The runtime as a kubelet sees it: real containers from a packed busybox.
+//! Tests of the runtime through CRI, with real containers from a packed busybox.
 
 mod costs;
 mod floods;

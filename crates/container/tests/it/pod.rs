@@ -1,4 +1,4 @@
-//! A pod's life.
+//! The life of a pod.
 
 use container::cri::{
     ContainerState, ContainerStatusRequest, ExecSyncRequest, ExecSyncResponse, PodSandboxState,
@@ -40,7 +40,7 @@ async fn runs_logs_execs_and_leaves_nothing() {
     runtime.cri.runtime.stop_container(stop).await.expect("stop");
     let ended = status(&mut runtime, &id).await;
     assert_eq!(ended.state(), ContainerState::ContainerExited);
-    assert_eq!(ended.exit_code, 137); // a shell that is process 1 does not obey SIGTERM
+    assert_eq!(ended.exit_code, 137); // a shell as pid 1 ignores SIGTERM
     let remove = RemoveContainerRequest { container_id: id };
     runtime.cri.runtime.remove_container(remove).await.expect("remove");
     runtime.remove(&sandbox).await;
@@ -89,5 +89,5 @@ async fn a_pod_whose_shim_is_killed_is_dead() {
     let state = answer.into_inner().status.expect("a status").state();
     assert_eq!(state, PodSandboxState::SandboxNotready);
     runtime.remove(&sandbox).await;
-    runtime.end().await; // finds processes that remain
+    runtime.end().await; // fails if processes remain
 }

@@ -1,4 +1,4 @@
-//! A server that starts again finds its pods, whatever has become of its records.
+//! A restarted server recovers its pods, even if its records are damaged.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -21,7 +21,7 @@ async fn ready(runtime: &mut Runtime, sandbox: &str) -> bool {
     answer.into_inner().status.expect("a status").state() == PodSandboxState::SandboxReady
 }
 
-/// Puts something in the place of a file.
+/// Replaces a file by something damaged.
 fn damage(path: &Path, how: &str) {
     let _ = fs::remove_file(path);
     let done = match how {
@@ -51,7 +51,7 @@ async fn a_damaged_record_ends_neither_the_server_nor_the_pod() {
         damage(&root.join("containers").join(&id).join("record"), how);
         damage(&root.join("../images/holds").join(&id), how);
         damage(&root.join("containers/stranger"), how);
-        // twice: what the first has put aside does not mislead the second
+        // twice: a file that the first start moved aside does not mislead the second
         for _ in 0..2 {
             runtime = runtime.restart().await;
             assert!(ready(&mut runtime, &sandbox).await, "{how}");
@@ -87,7 +87,7 @@ async fn a_pod_of_which_nothing_is_known_is_left_alone() {
         assert_eq!(ids, std::slice::from_ref(&kept));
         assert!(folder.join("shim.sock").exists(), "it lives");
     }
-    // brought back by hand, it is as it was
+    // once its record is restored manually, it is as before
     for (path, bytes) in [&record, &pending].into_iter().zip(whole) {
         fs::write(path, bytes).expect("written");
     }
@@ -122,7 +122,7 @@ async fn a_start_that_was_not_recorded_is_learnt_from_the_shim() {
         }
     }
     let started_at = status(&mut runtime, &created[0].0).await.started_at;
-    // as a crash between the start and its record would leave it
+    // the state after a crash between the start and its record
     let forget = || {
         for (_, before, record) in &created[..2] {
             fs::write(record, before).expect("written");

@@ -1,4 +1,4 @@
-//! What containers may do and see, and what they may not.
+//! Privileges of containers: users, capabilities, mounts, seccomp.
 
 use container::cri::{
     Capability, ContainerConfig, ContainerState, ContainerStatusRequest, IdMapping, Int64Value,
@@ -16,7 +16,7 @@ fn security(config: &mut ContainerConfig) -> &mut LinuxContainerSecurityContext 
         .expect("made by shell()")
 }
 
-/// Runs a container to the line `end` and gives its log's texts.
+/// Runs a container until it prints `end`; returns the lines of its log.
 async fn output(runtime: &mut Runtime, sandbox: &str, config: ContainerConfig) -> Vec<String> {
     let log = runtime.logs().join(&config.log_path);
     runtime.container(sandbox, config).await;
@@ -88,7 +88,7 @@ async fn files_are_masked_read_only_and_mounted() {
     for line in ["from the host", "ro-mount", "ro-root", "ro-sys", "harbour", "end"] {
         assert!(said(line), "{line} is missing: {lines:?}");
     }
-    // Neither is empty outside, and what is not masked is readable.
+    // Neither is empty on the host, and what is not masked is readable.
     assert!(!std::fs::read("/proc/version").expect("proc").is_empty());
     assert!(std::fs::read_dir("/sys/kernel").expect("sys").next().is_some());
     for line in ["masked file: 0", "masked folder: 0", "shown file: 2"] {
@@ -98,7 +98,7 @@ async fn files_are_masked_read_only_and_mounted() {
     runtime.end().await;
 }
 
-/// The kernel says which filter a process has; a filter of the pod's own refuses what it names and nothing else.
+/// The kernel reports the seccomp mode of a process; a custom profile denies what it lists and nothing else.
 #[tokio::test]
 async fn seccomp_profiles_are_in_force() {
     let mut runtime = Runtime::start().await;
@@ -140,7 +140,7 @@ async fn low_ports_need_no_privilege() {
     runtime.end().await;
 }
 
-/// Machines may forbid to lower the score and lack capabilities: pods run all the same.
+/// Hosts may forbid lowering the OOM score and lack capabilities: pods run all the same.
 #[tokio::test]
 async fn what_the_machine_forbids_is_left_out() {
     let own = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).expect("proc");

@@ -1,4 +1,4 @@
-//! Exec and attach as a client on the network has them.
+//! Exec and attach through the streaming server.
 
 use container::cri::{AttachRequest, ExecRequest};
 use futures_util::{SinkExt, StreamExt};
@@ -29,7 +29,7 @@ impl Session {
         self.0.send(Message::Binary(message.into())).await.expect("sent");
     }
 
-    /// Everything on `channel` until it holds `text` or the session ends.
+    /// Everything on `channel` until it contains `text` or the session ends.
     pub(crate) async fn read(&mut self, channel: u8, text: &str) -> String {
         let mut seen = String::new();
         while let Some(Ok(message)) = self.0.next().await {
@@ -62,7 +62,7 @@ async fn exec_with_input_output_and_status() {
     let mut session = Session::open(&url).await;
     session.send(0, b"to and fro\n").await;
     session.read(1, "to and fro\n").await;
-    session.send(255, &[0]).await; // the end of stdin
+    session.send(255, &[0]).await; // closes stdin
     let status = session.read(3, "}").await;
     assert!(status.contains("NonZeroExitCode") && status.contains("\"5\""), "{status}");
 

@@ -1,4 +1,4 @@
-//! A runtime in a folder of its own, with one image.
+//! Test fixture: a runtime in a temporary directory, with one image.
 
 use std::{
     ffi::OsString,
@@ -43,7 +43,7 @@ impl Runtime {
         Self::serve(folder, store).await
     }
 
-    /// One whose shims are started by another program.
+    /// A runtime whose shims are started from another program.
     pub(crate) async fn start_with(shim: &str, args: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let store = store(folder.path());
@@ -52,7 +52,7 @@ impl Runtime {
         Self::serve_with(folder, store, (shim.into(), args), Arc::new(Loopback)).await
     }
 
-    /// One with another pod network.
+    /// A runtime with another pod network.
     pub(crate) async fn start_with_network(cni: Arc<dyn Cni>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let store = store(folder.path());
@@ -82,7 +82,7 @@ impl Runtime {
         };
         let built = Server::build(config, cni, store.clone()).await.expect("build");
         let socket = folder.path().join("cri.sock");
-        let _ = fs::remove_file(&socket); // of an earlier server
+        let _ = fs::remove_file(&socket); // left by an earlier server
         let listener = UnixListener::bind(&socket).expect("bind");
         let stop = CancellationToken::new();
         let ended = stop.clone();
@@ -93,12 +93,12 @@ impl Runtime {
         Self { folder, cri, store, stop, served }
     }
 
-    /// A new server over the same folder; pods go on in between.
+    /// A new server on the same directory; pods keep running in between.
     pub(crate) async fn restart(self) -> Self {
         self.restart_after(|| ()).await
     }
 
-    /// The same, with something that happens when the old server has written all it knows.
+    /// Restarts the server, and calls `meanwhile` when the old one has stopped and written everything.
     pub(crate) async fn restart_after(self, meanwhile: impl FnOnce()) -> Self {
         let Self { folder, cri, store: old, stop, served } = self;
         drop((cri, old));
@@ -109,7 +109,7 @@ impl Runtime {
         Self::serve(folder, store).await
     }
 
-    /// Ends it and checks that nothing has remained.
+    /// Stops the runtime and checks that nothing is left.
     pub(crate) async fn end(self) {
         let Self { folder, cri, store, stop, served } = self;
         drop((cri, store));
@@ -132,7 +132,7 @@ impl Runtime {
         }
     }
 
-    /// Takes in an image of busybox and what `fill` adds, with this configuration.
+    /// Imports an image of busybox and what `fill` adds, with this configuration.
     pub(crate) async fn import(
         &self,
         name: &str,
@@ -143,14 +143,14 @@ impl Runtime {
         self.store.import(std::io::Cursor::new(archive)).await.expect("import an image");
     }
 
-    /// A file of a container's group, such as the numbers of its processes, in the hierarchy of `controller`.
+    /// A file of a container's cgroup, such as `cgroup.procs`, in the hierarchy of `controller`.
     pub(crate) fn cgroup_file(&self, controller: &str, container: &str, file: &str) -> PathBuf {
         let top = Path::new("/sys/fs/cgroup");
         let top = Some(top.join(controller)).filter(|path| path.is_dir()).unwrap_or(top.into());
         top.join(cgroup(self.folder.path())).join("tiphys").join(container).join(file)
     }
 
-    /// The first process of a container, as the host counts.
+    /// The host pid of a container's first process.
     pub(crate) fn init(&self, container: &str) -> i32 {
         let path = self.cgroup_file("pids", container, "cgroup.procs");
         let processes = fs::read_to_string(path).expect("a group");
@@ -162,7 +162,7 @@ impl Runtime {
         self.folder.path()
     }
 
-    /// Where the server keeps its records.
+    /// The directory of the server's records.
     pub(crate) fn root(&self) -> PathBuf {
         self.folder.path().join("runtime")
     }
@@ -204,7 +204,7 @@ impl Runtime {
         self.run_sandbox(config).await
     }
 
-    /// A pod whose containers share their processes.
+    /// A pod whose containers share a PID namespace.
     pub(crate) async fn sharing_sandbox(&mut self, name: &str) -> String {
         let mut config = self.sandbox_config(name);
         let security = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
@@ -246,7 +246,7 @@ impl Runtime {
         Ok(id)
     }
 
-    /// Runs a script beside a container's first process: its exit code and all it said.
+    /// Runs a script in a container; returns its exit code and output.
     pub(crate) async fn exec(&mut self, id: &str, script: &str) -> Result<(i32, String), Status> {
         let request = ExecSyncRequest {
             container_id: id.into(),
@@ -269,7 +269,7 @@ impl Runtime {
     }
 }
 
-/// The shim of a sandbox: the process that was started with the sandbox's folder.
+/// The pid of a sandbox's shim: the process that was started with the sandbox's directory.
 pub(crate) fn shim_of(sandbox: &str) -> i32 {
     let of_shim = |pid: &i32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -300,7 +300,7 @@ pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
     }
 }
 
-/// Waits until `path` holds `text`.
+/// Waits until the file `path` contains `text`.
 pub(crate) async fn wait_for(path: &Path, text: &str) -> String {
     let mut content = String::new();
     for _ in 0..3000 {
@@ -342,7 +342,7 @@ fn archive() -> Vec<u8> {
     })
 }
 
-/// An entry without content: a folder, a link, a FIFO.
+/// An entry without content: a directory, a symlink, a FIFO.
 pub(crate) fn entry(
     layer: &mut tar::Builder<Vec<u8>>,
     path: &str,
@@ -360,7 +360,7 @@ pub(crate) fn entry(
     }
 }
 
-/// Busybox and its commands, and what `fill` adds, as an OCI archive.
+/// Busybox, its commands and what `fill` adds, as an OCI archive.
 fn archive_of(name: &str, config: &str, fill: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     let busybox =
         fs::read("/bin/busybox").expect("/bin/busybox: install the package busybox-static");

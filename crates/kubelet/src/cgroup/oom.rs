@@ -1,4 +1,4 @@
-//! Who is killed first when memory runs out: those who use more than they asked for.
+//! OOM score adjustment: the kernel's OOM killer first kills containers that use more memory than they requested.
 
 use api::core::{Container, Pod};
 use object::Quantity;
@@ -7,8 +7,9 @@ const GUARANTEED: i64 = -997;
 const BEST_EFFORT: i64 = 1000;
 const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// The `oom_score_adj` of a container. Of burstable ones that which asks for a tenth of the
-/// machine's memory gets 900, so that it reaches 1000 when it uses more than that tenth.
+/// The `oom_score_adj` of a container. In the Burstable class it depends on the memory request: a container that
+/// requests a tenth of the host's memory gets 900, so that its OOM score reaches 1000 when it uses more than that
+/// tenth.
 pub(super) fn score(pod: &Pod, container: &Container, machine_memory: i64) -> i64 {
     let critical = pod.spec().priority_class_name() == "system-node-critical"
         && pod.spec().priority().is_some_and(|priority| priority >= SYSTEM_CRITICAL_PRIORITY);
@@ -25,14 +26,14 @@ pub(super) fn score(pod: &Pod, container: &Container, machine_memory: i64) -> i6
     };
     let mut score = adjusted(memory(container));
     if pod.spec().sidecars().any(|one| one.name() == container.name()) {
-        // a sidecar does not go before those that it serves
+        // a sidecar is not killed before the containers that it serves
         let least = pod.spec().containers().iter().map(memory).min().unwrap_or_default();
         score = score.min(adjusted(least));
     }
     score.clamp(1000 + GUARANTEED, BEST_EFFORT - 1)
 }
 
-/// What the pod as a whole asks for beyond its containers, for each of them.
+/// Memory that the pod-level request exceeds the container requests by, divided among the containers.
 fn unassigned(pod: &Pod) -> i64 {
     let whole = pod.spec().resources().and_then(|whole| whole.requests().get("memory"));
     let Some(whole) = whole else { return 0 };

@@ -1,5 +1,5 @@
-//! The groups above pods: `kubepods`, which holds all of them, and in it one for burstable and one
-//! for best-effort pods. Their weights say who gets the CPUs when all want them.
+//! The QoS cgroups above the pods: `kubepods` for all pods, with one child for Burstable and one for BestEffort pods.
+//! Their CPU shares decide who gets the CPUs under contention. Also enforces node allocatable.
 
 use std::{
     collections::HashMap,
@@ -18,10 +18,11 @@ use tracing::warn;
 use super::{MIN_SHARES, kubepods, shares};
 use crate::{Config, Error, KubeletContext, node::machine::Machine, reserved};
 
-/// How soon a limit is tried again that pods use more than.
+/// Interval for retrying a limit that the kernel rejects because the pods already use more.
 const RETRY: Duration = Duration::from_mins(1);
 
-/// The weight of burstable pods together, which follows what they ask for.
+/// The cgroups of all pods and of the Burstable class. The CPU shares of the latter follow the sum of the CPU requests
+/// of Burstable pods.
 #[derive(Debug)]
 pub(crate) struct Tiers {
     all: Cgroup,
@@ -29,19 +30,21 @@ pub(crate) struct Tiers {
     requests: Mutex<Requests>,
 }
 
+/// CPU requests of Burstable pods.
 #[derive(Debug, Default)]
 struct Requests {
-    /// Thousandths of a CPU, by pod.
+    /// CPU request in millicores, by pod uid.
     by_pod: HashMap<String, i64>,
     total: i64,
-    /// What the kernel was told last.
+    /// The CPU shares that were last written to the cgroup.
     written: Option<i64>,
-    /// Whether all pods are known that ran before the kubelet did.
+    /// Whether all pods of an earlier kubelet are known. Until then the shares are not written, because they would be
+    /// too low.
     settled: bool,
 }
 
 impl Tiers {
-    /// Makes the groups. Their limits are set by `start`.
+    /// Creates the cgroups. `start` sets their limits.
     pub(crate) fn create(config: &Config) -> io::Result<Self> {
         let hierarchies = Hierarchies::detect()?;
         let root = kubepods(&config.cgroup_root);
@@ -59,7 +62,7 @@ impl Tiers {
         Ok(tiers)
     }
 
-    /// A pod has come, or asks for something else.
+    /// Records the CPU request of a new or resized pod.
     pub(crate) fn set(&self, pod: &Pod) {
         let burstable = pod.qos_class() == "Burstable";
         let asked =
@@ -81,14 +84,14 @@ impl Tiers {
         self.write(&mut requests);
     }
 
-    /// All pods are known: from now on the weight may also fall.
+    /// All pods of an earlier kubelet are known: from now on the shares may also decrease.
     pub(crate) fn settle(&self) {
         let mut requests = self.requests();
         requests.settled = true;
         self.write(&mut requests);
     }
 
-    /// How much more memory pods together may use; absent: they have no limit.
+    /// Memory that all pods together may still use; `None` if `kubepods` has no memory limit.
     pub(crate) fn memory_left(&self) -> Option<i64> {
         let usage = self.all.usage().ok()?;
         i64::try_from(usage.memory_limit?.saturating_sub(usage.working_set)).ok()
@@ -117,8 +120,8 @@ impl Requests {
     }
 }
 
-/// Limits all pods together to what is not reserved, and the groups that something is reserved
-/// for to that.
+/// Enforces node allocatable: limits `kubepods` to what is not reserved, and the cgroups of `--kube-reserved-cgroup`
+/// and `--system-reserved-cgroup` to what is reserved for them.
 pub(crate) fn start(host: &Arc<KubeletContext>) -> Result<(), Error> {
     let wrong = |path: &str| {
         let what = format!("Failed to enforce Kube Reserved Cgroup Limits on {path:?}");
@@ -128,7 +131,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> Result<(), Error> {
     let group = |path: &str| Hierarchies::detect()?.group(path);
     let pods = group(&path).map_err(wrong(&path))?;
     let limits = pod_limits(&host.config, &host.machine, reserved::process_capacity());
-    // its share of the CPUs never fails for what pods use already
+    // setting CPU shares never fails because of current usage, unlike a memory limit
     let share = Limits { cpu_shares: limits.cpu_shares, ..Limits::default() };
     pods.apply_limits(&share).map_err(wrong(&path))?;
     for one in &host.config.reserved_groups {
@@ -158,7 +161,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What all pods together may use.
+/// Limits of the `kubepods` cgroup.
 fn pod_limits(config: &Config, machine: &Machine, processes: Option<i64>) -> Limits {
     let left = |resource: &str, whole: &Quantity| {
         if !config.enforce_pods {
@@ -208,7 +211,7 @@ mod tests {
         Pod::from(from_yaml(&text).unwrap())
     }
 
-    /// The kernel's own words for a weight, in either version.
+    /// The CPU weight as the kernel shows it, in cgroup v1 or v2.
     fn weight(path: &str) -> String {
         let read = |file: String| std::fs::read_to_string(file).ok();
         let v1 = read(format!("/sys/fs/cgroup/cpu{path}/cpu.shares"));
@@ -242,7 +245,7 @@ mod tests {
         tiers.remove("u1");
         burstable(["1024", "39"]);
 
-        // another kubelet does not take weight from pods that it has not met yet
+        // a restarted kubelet does not lower the weight of pods that it has not seen yet
         let next = Tiers::create(&config).unwrap();
         burstable(["1024", "39"]);
         next.set(&pod("u2", "1"));

@@ -12,16 +12,16 @@ use sys::container_file;
 
 use super::{EnvFile, EnvSources};
 
-/// The longest file that is read: more than that no program can be given as its environment.
+/// Maximum size of an env file: no program can be given a larger environment.
 const LARGEST_FILE: usize = 1 << 20;
-/// All files of a container together.
+/// Maximum size of all env files of a container together.
 const LARGEST_SUM: usize = 8 << 20;
-/// The longest line, as upstream's reader of lines has it.
+/// Maximum length of a line, as in upstream's line scanner.
 const LONGEST_LINE: usize = 64 << 10;
-/// What the pod's author reads of a file that is not as it should be. The file's content is not shown.
+/// Error for an invalid env file, shown to the pod's author. It does not reveal the contents of the file.
 const UNPARSABLE: &str = "couldn't parse env file";
 
-/// Reads every env file that a container's variables name. `folder` says where a volume is.
+/// Reads every env file that a container's variables reference. `folder` returns the host directory of a volume.
 pub(crate) fn read_all<'a>(
     pod: &Pod,
     container: &Container,
@@ -50,8 +50,8 @@ pub(crate) fn read_all<'a>(
     Ok(files)
 }
 
-/// Reads an env file below an `emptyDir` volume. Containers write there: no part of the path is followed if it is a
-/// link, only a regular file is opened, and the length has a limit. `None`: there is no such file.
+/// Reads an env file below an `emptyDir` volume. Containers can write there, so symlinks are not followed in any
+/// component of the path, only a regular file is opened, and the size is limited. `None`: the file does not exist.
 fn read(volume: &Path, path: &str) -> Result<Option<EnvFile>, String> {
     let place = volume.join(path);
     let failed = |error: io::Error| {
@@ -70,7 +70,7 @@ fn read(volume: &Path, path: &str) -> Result<Option<EnvFile>, String> {
     Ok(Some(EnvFile { path: place.to_string_lossy().into_owned(), content }))
 }
 
-/// The variable's value; `None` if it is optional and not there.
+/// The value of a `fileKeyRef`; `None` if it is optional and missing.
 pub(super) fn value(
     pod: &Pod,
     selector: &FileKeySelector,
@@ -105,7 +105,7 @@ pub(super) fn value(
     }
 }
 
-/// The first value of the key. What stands after it in the file is not looked at.
+/// The first value of the key. The rest of the file is not parsed.
 fn parse(content: &[u8], key: &str) -> Result<Option<String>, String> {
     let wrong = |line: usize, why: &str| {
         format!("invalid environment variable format at line {line}: {why}")
@@ -129,7 +129,7 @@ fn parse(content: &[u8], key: &str) -> Result<Option<String>, String> {
         let is_wanted = name == key.as_bytes();
         if value.starts_with(b" ") || value.starts_with(b"\t") {
             if is_wanted {
-                return Ok(Some(String::new())); // as a shell reads it
+                return Ok(Some(String::new())); // empty, as in a shell
             }
             continue;
         }
@@ -144,9 +144,10 @@ fn parse(content: &[u8], key: &str) -> Result<Option<String>, String> {
     Ok(None)
 }
 
+/// Line reader that counts lines and limits their length.
 struct Lines<'a> {
     rest: &'a [u8],
-    /// Of the line that was read last; the first is 1.
+    /// Number of the line that was read last; the first is 1.
     number: usize,
 }
 
@@ -165,7 +166,7 @@ impl<'a> Lines<'a> {
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
-    /// What stands between quotes, the first of which has been read.
+    /// Reads a quoted value, which may span lines, up to the closing quote. The opening quote has already been read.
     fn quoted(&mut self, first: &'a [u8]) -> Result<Vec<u8>, String> {
         let (start, mut rest, mut value) = (self.number, first, Vec::new());
         loop {
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(parse(long.as_bytes(), "A").unwrap_err(), "line 1 is too long");
     }
 
-    /// A container can make anything of the volume.
+    /// A container can create any kind of file in the volume.
     #[test]
     fn only_plain_files_of_the_volume_are_read() {
         let root = tempfile::tempdir().unwrap();

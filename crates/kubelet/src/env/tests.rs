@@ -19,7 +19,7 @@ fn references_expand_and_dollars_escape() {
     }
 }
 
-/// Each variable names the one before twice: forty of them are a terabyte.
+/// Each variable references the previous one twice: forty of them would expand to a terabyte.
 #[test]
 fn references_to_references_do_not_fill_the_memory() {
     let one = |at: usize| format!("{{name: v{}, value: '$(v{at})$(v{at})'}}", at + 1);
@@ -35,7 +35,7 @@ fn references_to_references_do_not_fill_the_memory() {
 
 const BIG: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
 
-/// The same source again and again under other names.
+/// The same large value under many names.
 #[test]
 fn an_environment_is_no_longer_than_the_kernel_takes() {
     let data = BTreeMap::from([("k".to_owned(), vec![b'x'; 1 << 20])]);
@@ -47,7 +47,7 @@ fn an_environment_is_no_longer_than_the_kernel_takes() {
     assert_eq!(refused.unwrap_err(), "the environment is longer than 2097152 bytes");
 }
 
-/// Neither many variables nor many references without an end take longer than their length explains.
+/// Expansion takes linear time for many variables and for many unterminated references.
 #[test]
 fn long_lists_and_texts_take_little_time() {
     let began = std::time::Instant::now();

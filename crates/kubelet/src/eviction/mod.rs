@@ -1,5 +1,6 @@
-//! A node that runs out of something: it says so, frees what nobody needs, and where that
-//! is not enough, has pods go, one after the other, until there is enough again.
+//! Node-pressure eviction. When an eviction signal falls below its threshold, the node reports a pressure condition and
+//! deletes unused images; if that is not enough, it evicts one pod after the other until the threshold is no longer
+//! met.
 
 mod ranking;
 mod state;
@@ -26,36 +27,37 @@ use crate::{
     reserved::process_capacity, usage,
 };
 
-/// When pods go, and how long they get.
+/// Eviction thresholds and grace periods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionConfig {
     pub thresholds: Vec<Threshold>,
-    /// Seconds for which the node still says that it is short when it no longer is.
+    /// Seconds for which the node keeps a pressure condition after its threshold is no longer met.
     pub pressure_transition_period: i64,
-    /// The most seconds that a pod gets which goes for a soft threshold.
+    /// Maximum grace period, in seconds, of a pod that is evicted for a soft threshold.
     pub max_pod_grace_period: i64,
 }
 
-/// What upstream's kubelets go by.
+/// Upstream's default hard thresholds.
 pub const DEFAULT_HARD_THRESHOLDS: &str = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
-/// A machine that does other work too may be fuller than a node of a farm: only what is
-/// left counts.
+/// Hard thresholds for a host that also does other work and may be fuller than a dedicated node: only a minimum of free
+/// space is required.
 pub const RELAXED_HARD_THRESHOLDS: &str = "memory.available<100Mi,nodefs.available<1Gi,nodefs.inodesFree<1%,imagefs.available<1Gi,imagefs.inodesFree<1%,pid.available<10%";
 
 const MONITORING_INTERVAL: Duration = Duration::from_secs(10);
-/// A pod that does not end in time does not keep others.
+/// How long to wait for an evicted pod to terminate before the next eviction.
 const POD_CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_secs(1);
-/// What a pod gets that goes at once.
+/// Grace period, in seconds, of a pod that is evicted for a hard threshold.
 const IMMEDIATE_EVICTION_GRACE: i64 = 1;
 
 impl EvictionConfig {
+    /// Hard thresholds only, with upstream's other defaults.
     pub fn new(hard: &str) -> Result<Self, String> {
         let thresholds = thresholds(hard, "", "", "")?;
         Ok(Self { thresholds, pressure_transition_period: 300, max_pod_grace_period: 0 })
     }
 
-    /// Grace period in seconds of a pod that itself allows `own` seconds.
+    /// Grace period of an evicted pod, in seconds; `own` is the pod's `terminationGracePeriodSeconds`.
     pub fn grace(&self, threshold: &Threshold, own: i64) -> i64 {
         match threshold.grace_period {
             None => IMMEDIATE_EVICTION_GRACE,
@@ -63,7 +65,7 @@ impl EvictionConfig {
         }
     }
 
-    /// What pods cannot have of a resource, since it must always be left.
+    /// The amount of a resource that hard thresholds keep free, so that it is not allocatable.
     pub(crate) fn hard_eviction_reservation(&self, signal: Signal, capacity: i64) -> i64 {
         let hard = self.thresholds.iter().filter(|one| one.grace_period.is_none());
         let of_signal = hard.filter(|one| one.signal == signal);
@@ -90,8 +92,8 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
     });
 }
 
-/// Waits for the next look. What a pod can use up within seconds, a disk or the machine's
-/// processes, is not waited for that long once it runs short.
+/// Waits for the next eviction pass. Meanwhile polls the signals that a pod can exhaust within seconds, disks and pids,
+/// and returns early when one of them meets its threshold.
 async fn wait(host: &Arc<KubeletContext>) {
     let images = host.image_folder().await;
     let short = || {
@@ -110,7 +112,7 @@ async fn wait(host: &Arc<KubeletContext>) {
     }
 }
 
-/// Looks once; the uid of a pod that must go.
+/// Runs one eviction pass; returns the uid of the pod that was evicted, if any.
 async fn synchronize(host: &Arc<KubeletContext>, state: &mut EvictionState) -> Option<String> {
     let settings = &host.config.eviction;
     let images = host.image_folder().await;
@@ -150,7 +152,7 @@ async fn synchronize(host: &Arc<KubeletContext>, state: &mut EvictionState) -> O
     })
 }
 
-/// Pods that have written more than they may.
+/// Evicts the first pod that exceeds its ephemeral-storage limit or the size limit of an `emptyDir`.
 async fn evict_over_storage_limit(host: &Arc<KubeletContext>) -> Option<String> {
     let limited = |pod: &Pod| {
         let empty = pod.spec().volumes().iter().any(|volume| {
@@ -166,7 +168,7 @@ async fn evict_over_storage_limit(host: &Arc<KubeletContext>) -> Option<String> 
                 .any(|one| one.resources().limits().get("ephemeral-storage").is_some())
     };
     if !host.pods.all().iter().any(|desired| desired.is_active() && limited(&desired.pod)) {
-        return None; // measuring costs, and is for these alone
+        return None; // measuring is expensive, and only needed for these
     }
     let (all, config) = (pods(host).await, host.config.clone());
     let beyond = move || {
@@ -211,7 +213,7 @@ fn evict(
     host.pods.fail_pod(&uid, failure).then_some(uid)
 }
 
-/// Waits until nothing of the pod runs.
+/// Waits until the pod has neither a sandbox nor running containers.
 async fn wait_for_pod_cleanup(host: &Arc<KubeletContext>, uid: &str) {
     let until = Instant::now() + POD_CLEANUP_TIMEOUT;
     while Instant::now() < until {
@@ -224,7 +226,7 @@ async fn wait_for_pod_cleanup(host: &Arc<KubeletContext>, uid: &str) {
     warn!(uid, "a pod that had to go has not gone");
 }
 
-/// The pods that could go, and what each uses.
+/// The active pods that are not terminating, each with its resource usage.
 async fn pods(host: &Arc<KubeletContext>) -> Vec<(Pod, Option<PodUsage>)> {
     let stats = usage::pods(host).await.unwrap_or_default();
     let host = host.clone();
@@ -273,14 +275,14 @@ fn used_by(host: &KubeletContext, pod: &Pod, usage: &usage::PodResourceUsage) ->
 
 fn observe(root: &Path, images: &Path) -> SignalObservations {
     let mut seen = disks_and_processes(root, images);
-    // pages of files that were not used lately can be had back at any time
+    // inactive pages of the page cache can be reclaimed at any time
     let available = machine::memory("MemFree:") + machine::memory("Inactive(file):");
     let capacity = machine::memory("MemTotal:");
     seen.insert(Signal::MemoryAvailable, SignalObservation { capacity, available });
     seen
 }
 
-/// What is looked up quickly.
+/// Observes the signals that are cheap to read: disks and pids.
 fn disks_and_processes(root: &Path, images: &Path) -> SignalObservations {
     let mut seen = SignalObservations::new();
     let disks = [
@@ -311,14 +313,14 @@ fn disks_and_processes(root: &Path, images: &Path) -> SignalObservations {
     seen
 }
 
-/// The machine's processes and threads.
+/// Number of processes and threads on the host.
 pub(crate) fn process_count() -> Option<i64> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     let (_, all) = load.split_whitespace().nth(3)?.split_once('/')?;
     all.parse().ok()
 }
 
-/// How much of what the machine has must always be left.
+/// The amount of a resource that must always stay free because of the hard thresholds.
 pub(crate) fn kept(settings: &EvictionConfig, resource: &str, whole: &Quantity) -> i64 {
     let signal = match resource {
         "memory" => Signal::MemoryAvailable,
@@ -328,7 +330,7 @@ pub(crate) fn kept(settings: &EvictionConfig, resource: &str, whole: &Quantity) 
     settings.hard_eviction_reservation(signal, whole.value())
 }
 
-/// What is left of an amount without so much of it.
+/// `amount` minus `kept`, but not less than zero.
 pub(crate) fn without(amount: &Quantity, kept: i64) -> Quantity {
     if kept == 0 {
         return amount.clone();

@@ -1,4 +1,4 @@
-//! Who goes first.
+//! Order in which pods are evicted, and the messages of evictions.
 
 use std::cmp::Reverse;
 
@@ -8,20 +8,20 @@ use object::{Quantity, quantity::Format};
 use super::threshold::{Signal, SignalObservation, Threshold};
 use crate::usage;
 
-/// What one pod uses.
+/// Resource usage of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodUsage {
     pub(super) memory: i64,
-    /// Bytes of layers, logs and volumes.
+    /// Bytes of writable layers, logs and volumes.
     pub(super) disk: i64,
     pub(super) inodes: i64,
     pub(super) processes: i64,
-    /// Memory and disk of each container.
+    /// Name, memory and disk usage of each container.
     pub(super) containers: Vec<(String, i64, i64)>,
 }
 
-/// Orders pods so that the first is the first to go: those beyond what they asked for,
-/// then by priority, then by how far beyond. A pod of which nothing is known goes first.
+/// Sorts pods into eviction order. Pods that exceed their requests come first, then lower priority, then the larger
+/// excess over the request. A pod without usage statistics is evicted before all others.
 pub(super) fn rank(pods: &mut [(Pod, Option<PodUsage>)], signal: Signal) {
     pods.sort_by_cached_key(|(pod, used)| {
         let priority = pod.spec().priority().unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn rank(pods: &mut [(Pod, Option<PodUsage>)], signal: Signal) {
     });
 }
 
-/// What is said of a pod that has to go.
+/// The message of an eviction because of node pressure.
 pub(super) fn message(
     pod: &Pod,
     used: Option<&PodUsage>,
@@ -73,7 +73,8 @@ pub(super) fn message(
     out
 }
 
-/// Why a pod must go for what it has written alone, whatever the node has left.
+/// Why the pod exceeds its own ephemeral-storage limits, which evicts it however much the node has left; `None` if it
+/// does not.
 pub(super) fn storage_limit_exceeded(
     pod: &Pod,
     used: &PodUsage,

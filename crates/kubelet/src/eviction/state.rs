@@ -1,4 +1,4 @@
-//! What a node is short of, as it changes: a pure function of what was seen when.
+//! Which eviction thresholds are met and which pressure conditions hold: a pure state machine over the observations.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use super::{
     threshold::{Pressure, Signal, SignalObservation, Threshold},
 };
 
-/// What was seen at one time.
+/// The signals that were observed at one time.
 pub type SignalObservations = BTreeMap<Signal, SignalObservation>;
 
-/// What is remembered between looks. Thresholds are known by their place in the settings.
+/// State between eviction passes. A threshold is identified by its index in the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct EvictionState {
-    /// Since when each has been met.
+    /// Since when each threshold has been met.
     first_observed_at: BTreeMap<usize, i64>,
-    /// Those that were acted on and may not be over yet.
+    /// Thresholds that have been met for their grace period. They stay met until the minimum reclaim is freed too.
     thresholds_met: Vec<usize>,
-    /// When the node was last short.
+    /// When each pressure condition was last observed.
     conditions_last_observed_at: BTreeMap<Pressure, i64>,
 }
 
 impl EvictionState {
-    /// Takes in what is seen at `now` (seconds); says what must be won back first.
+    /// Processes the observations of the time `now` (seconds); returns the threshold to reclaim resources for first.
     pub fn observe<'a>(
         &mut self,
         settings: &'a EvictionConfig,
@@ -53,13 +53,13 @@ impl EvictionState {
         first.or(self.thresholds_met.first()).map(|at| &all[*at])
     }
 
-    /// What the node says of itself: for some time after it was last true.
+    /// The pressure conditions of the node. Each one is kept for the transition period after it was last observed.
     pub fn pressure(&self) -> Vec<Pressure> {
         self.conditions_last_observed_at.keys().copied().collect()
     }
 }
 
-/// Whether anything is still short, with all that must be won back besides.
+/// Whether any threshold is still met, with its minimum reclaim added.
 pub(super) fn any_threshold_met(settings: &EvictionConfig, seen: &SignalObservations) -> bool {
     settings.thresholds.iter().any(|threshold| {
         seen.get(&threshold.signal).is_some_and(|left| threshold.is_met(*left, true))
@@ -91,7 +91,7 @@ mod tests {
         let mut state = EvictionState::default();
         let hard = state.observe(&settings, &left(Signal::MemoryAvailable, 50), 0).unwrap();
         assert_eq!(hard.grace_period, None);
-        // a moment of plenty starts the clock again
+        // one observation above the threshold restarts the grace period
         let mut state = EvictionState::default();
         for (available, now) in [(150, 0), (250, 10), (150, 20), (150, 40)] {
             assert_eq!(

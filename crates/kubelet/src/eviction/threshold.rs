@@ -1,10 +1,10 @@
-//! How little of something a node may have left before pods must go.
+//! Eviction signals and thresholds, and the flags that set them.
 
 use std::{collections::BTreeMap, str::FromStr};
 
 use object::Quantity;
 
-/// What a node can run out of.
+/// An eviction signal: a resource that a node can run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
     MemoryAvailable,
@@ -15,7 +15,7 @@ pub enum Signal {
     PidAvailable,
 }
 
-/// What a node says of itself while it is short of something.
+/// A pressure condition of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     Memory,
@@ -23,25 +23,27 @@ pub enum Pressure {
     Processes,
 }
 
+/// The value of a threshold: an amount, or a percentage of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdValue {
     Quantity(i64),
-    /// Thousandths of a hundredth of what there is.
+    /// In thousandths of a percent of the capacity.
     Percentage(i64),
 }
 
-/// Fewer left than that is too few.
+/// An eviction threshold. It is met when less than `value` is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Threshold {
     pub signal: Signal,
     pub value: ThresholdValue,
-    /// Seconds that it may last; absent: pods go at once.
+    /// Seconds that a soft threshold must stay met before pods are evicted; `None`: a hard threshold, pods are evicted
+    /// at once.
     pub grace_period: Option<i64>,
-    /// How much more than the least must be there before it is over.
+    /// Minimum reclaim: how much more than `value` must be available before the threshold is no longer met.
     pub min_reclaim: ThresholdValue,
 }
 
-/// How much there is, and how much of it is left.
+/// Capacity of a resource, and how much of it is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalObservation {
     pub capacity: i64,
@@ -58,6 +60,7 @@ const SIGNALS: [(&str, Signal); 6] = [
 ];
 
 impl Signal {
+    /// The pressure condition that the signal belongs to.
     pub fn pressure(self) -> Pressure {
         match self {
             Self::MemoryAvailable => Pressure::Memory,
@@ -66,7 +69,7 @@ impl Signal {
         }
     }
 
-    /// The resource that messages name.
+    /// The resource that eviction messages name.
     pub fn resource(self) -> &'static str {
         match self {
             Self::MemoryAvailable => "memory",
@@ -93,7 +96,7 @@ impl FromStr for Signal {
 }
 
 impl Pressure {
-    /// The type of the node's condition.
+    /// The type of the node condition.
     pub fn condition(self) -> &'static str {
         match self {
             Self::Memory => "MemoryPressure",
@@ -106,6 +109,7 @@ impl Pressure {
 impl ThresholdValue {
     pub const NOTHING: Self = Self::Quantity(0);
 
+    /// The threshold as an amount of a resource with this capacity.
     pub fn of(self, capacity: i64) -> i64 {
         match self {
             Self::Quantity(amount) => amount,
@@ -133,15 +137,15 @@ impl FromStr for ThresholdValue {
 }
 
 impl Threshold {
-    /// Whether too little is left; `reclaiming`: with what must be won besides.
+    /// Whether less than the threshold is available; if `reclaiming`, with the minimum reclaim added.
     pub fn is_met(&self, left: SignalObservation, reclaiming: bool) -> bool {
         let more = if reclaiming { self.min_reclaim.of(left.capacity) } else { 0 };
         left.available < self.value.of(left.capacity).saturating_add(more)
     }
 }
 
-/// Reads upstream's four flags: `--eviction-hard`, `--eviction-soft`,
-/// `--eviction-soft-grace-period` and `--eviction-minimum-reclaim`.
+/// Parses upstream's four flags: `--eviction-hard`, `--eviction-soft`, `--eviction-soft-grace-period` and
+/// `--eviction-minimum-reclaim`.
 pub fn thresholds(
     hard: &str,
     soft: &str,
@@ -166,7 +170,7 @@ pub fn thresholds(
             let signal: Signal = name.parse()?;
             let least = text.parse()?;
             if matches!(least, ThresholdValue::Percentage(0 | 100_000)) {
-                continue; // says that the signal does not count
+                continue; // 0% and 100% disable the threshold
             }
             if least.of(100) <= 0 {
                 return Err(format!("eviction threshold {name} must be positive: {text}"));
@@ -192,7 +196,7 @@ pub fn thresholds(
 
 fn pairs(list: &str, between: char) -> impl Iterator<Item = (&str, &str)> {
     let all = list.split(',').map(str::trim).filter(|one| !one.is_empty());
-    // without a value the signal's own parser complains
+    // without a value, parsing the quantity fails with an error that names it
     all.map(move |one| one.split_once(between).unwrap_or((one, "")))
 }
 

@@ -9,7 +9,7 @@ use runtime::EventType;
 use super::text;
 use crate::KubeletContext;
 
-/// Reasons by condition: while it is true, and while it is false.
+/// Event reasons by condition: when it becomes true, and when it becomes false.
 const CONDITIONS: [(&str, &str, &str); 4] = [
     ("MemoryPressure", "NodeHasInsufficientMemory", "NodeHasSufficientMemory"),
     ("DiskPressure", "NodeHasDiskPressure", "NodeHasNoDiskPressure"),
@@ -17,23 +17,23 @@ const CONDITIONS: [(&str, &str, &str); 4] = [
     ("Ready", "NodeReady", "NodeNotReady"),
 ];
 
-/// What the events so far have said of the node.
+/// The node state that events have been recorded for.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    /// Status by condition.
+    /// Last recorded status, by condition type.
     conditions: BTreeMap<&'static str, String>,
     unschedulable: bool,
     rebooted: bool,
 }
 
 impl Recorded {
-    /// Nothing is known yet of pressure: the first status of each start makes an event. A node that is
-    /// new, or that somebody else changed, was not ready before.
+    /// No pressure condition is known yet, so the first status after each start records an event. A new node counts as
+    /// not ready before.
     pub(super) fn new() -> Self {
         Self { conditions: BTreeMap::new(), unschedulable: false, rebooted: false }
     }
 
-    /// Reasons of events for a status that was just written over what the API had before.
+    /// The reasons of the events to record for a status that replaced the one in `before`.
     fn changes(&mut self, before: Option<&Node>, status: &Value) -> Vec<&'static str> {
         let known = before.map_or(&object::NULL, |node| &node.tree()["status"]);
         let was_ready = match text(&find(known, "Ready")["status"]) {
@@ -52,7 +52,7 @@ impl Recorded {
         reasons
     }
 
-    /// The reason of an event about `kubectl cordon` and `uncordon`, if there is one.
+    /// The reason of the event for `kubectl cordon` or `uncordon`; `None` if nothing changed.
     fn schedulable(&mut self, node: &Node) -> Option<&'static str> {
         let unschedulable = node.spec().unschedulable();
         if std::mem::replace(&mut self.unschedulable, unschedulable) == unschedulable {
@@ -61,7 +61,7 @@ impl Recorded {
         Some(if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" })
     }
 
-    /// Whether the machine was rebooted since the API heard of it last; true once only.
+    /// Whether the host has rebooted since the last status in the API (its boot id differs); returns true once only.
     fn rebooted(&mut self, before: Option<&Node>, status: &Value) -> bool {
         let known = before.map_or("", |node| text(&node.tree()["status"]["nodeInfo"]["bootID"]));
         let now = text(&status["nodeInfo"]["bootID"]);
@@ -70,7 +70,8 @@ impl Recorded {
         rebooted
     }
 
-    /// Records what a written status changed. `before` is the node as it was; none: it is new.
+    /// Records events for the changes of a written status. `before` is the previous Node; `None` if it was just
+    /// created.
     pub(super) fn record_status(
         &mut self,
         host: &KubeletContext,
@@ -88,6 +89,7 @@ impl Recorded {
         }
     }
 
+    /// Records an event if the node was cordoned or uncordoned.
     pub(super) fn record_schedulable(&mut self, host: &KubeletContext) {
         if let Some(reason) = host.node().and_then(|node| self.schedulable(&node)) {
             record(host, reason);

@@ -1,4 +1,4 @@
-//! The node's lease: a small sign of life.
+//! The node lease in `kube-node-lease`: the kubelet's heartbeat, renewed every ten seconds.
 
 use std::{sync::Arc, time::Duration};
 

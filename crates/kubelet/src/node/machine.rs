@@ -1,4 +1,4 @@
-//! The machine under the node.
+//! Facts about the host: capacity, ids, kernel and operating system.
 
 use std::{
     collections::BTreeMap,
@@ -9,12 +9,13 @@ use std::{
 
 use object::{Quantity, quantity::Format};
 
+/// Capacity and identity of the host, read once at start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) cpus: i64,
     /// Bytes.
     pub(crate) memory: i64,
-    /// Bytes of the disk that pods write to.
+    /// Size in bytes of the file system that holds the pods' volumes.
     pub(crate) disk: i64,
     pub(crate) machine_id: String,
     pub(crate) system_uuid: String,
@@ -24,6 +25,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// Reads the facts from `/proc`, `/sys` and `/etc`.
     pub(crate) fn read(root: &Path) -> Self {
         let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let machine_id = line("/etc/machine-id");
@@ -46,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// Amounts that containers share.
+    /// Capacity of the node: cpu, memory and ephemeral-storage.
     pub(crate) fn resources(&self) -> BTreeMap<String, Quantity> {
         let bytes = |n: i64| Quantity::new(n, Format::BinarySi);
         [
@@ -58,7 +60,7 @@ impl Machine {
     }
 }
 
-/// A line of /proc/meminfo, in bytes.
+/// A value of `/proc/meminfo`, in bytes.
 pub(crate) fn memory(name: &str) -> i64 {
     let table = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = table.lines().find_map(|line| line.strip_prefix(name));
@@ -66,17 +68,17 @@ pub(crate) fn memory(name: &str) -> i64 {
     kibibytes.unwrap_or_default() * 1024
 }
 
-/// Bytes of a file system, and how many of them are free.
+/// Size of a file system and its free space, in bytes.
 pub(crate) fn disk(path: &Path) -> (i64, i64) {
     let Ok(stat) = rustix::fs::statvfs(path) else { return (0, 0) };
     let bytes = |blocks: u64| i64::try_from(blocks * stat.f_frsize).unwrap_or(i64::MAX);
     (bytes(stat.f_blocks), bytes(stat.f_bavail))
 }
 
-/// The address that the machine reaches others from; nothing is sent.
+/// The source address of the host's default route. Sends no packet.
 pub(crate) fn address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // an address kept for documentation: only its route is looked up
+    // an address reserved for documentation: connecting a UDP socket only looks up the route
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
     socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_unspecified())
 }

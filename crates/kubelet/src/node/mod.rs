@@ -1,4 +1,4 @@
-//! The node in the API: made once, told of every change, its lease renewed.
+//! The Node object: registration, status updates, events and the lease.
 
 mod events;
 mod lease;
@@ -17,13 +17,13 @@ use tracing::warn;
 use self::events::Recorded;
 use crate::{Config, KubeletContext};
 
-/// How often the node is looked at.
+/// How often the node status is computed.
 const STATUS_UPDATE_FREQUENCY: Duration = Duration::from_secs(10);
-/// While it is not ready it is looked at more often, and most often right after the start.
+/// Interval right after the start while the node is not ready; later it is `LATER`.
 const SOON: Duration = Duration::from_millis(200);
 const LATER: Duration = Duration::from_secs(2);
 const STARTUP_PERIOD: Duration = Duration::from_secs(20);
-/// How often the API hears of a node to which nothing happens.
+/// How often an unchanged status is written.
 const STATUS_REPORT_FREQUENCY: Duration = Duration::from_mins(5);
 
 pub(crate) fn start(host: &Arc<KubeletContext>, port: u16) {
@@ -64,7 +64,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>, port: u16) {
                     () if began.elapsed() < STARTUP_PERIOD => SOON,
                     () => LATER,
                 };
-                // a range that the API has just given is passed on at once, and a cordon makes an event
+                // wakes early when the API server assigns a podCIDR or the node is cordoned
                 if let Some(nodes) = host.node_changes() {
                     let _ = timeout(wait, nodes.notified()).await;
                 } else {
@@ -75,14 +75,14 @@ pub(crate) fn start(host: &Arc<KubeletContext>, port: u16) {
     });
 }
 
-/// The node as it will be in the API, while it is not there yet; known by its name alone.
+/// The Node as it will be registered, for use before it exists. Its uid is the node's name.
 pub(crate) fn initial_node(config: &Config) -> Node {
     let mut tree = register::new(config, &Value::object());
     tree["metadata"]["uid"] = (&*config.node_name).into();
     Node::from(tree)
 }
 
-/// Tells the runtime which addresses are the pods', once they are known.
+/// Passes the podCIDR to the runtime when it becomes known or changes.
 async fn sync_pod_cidr(host: &KubeletContext, given: &mut String) {
     let of_node = host.node().map(|node| node.spec().pod_cidr().to_owned()).unwrap_or_default();
     let range =

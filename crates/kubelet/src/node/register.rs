@@ -1,4 +1,4 @@
-//! Writing the node.
+//! Registration of the node, and writes of its status.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use object::{Lens, NamespacedName, Value};
 use super::text;
 use crate::{Config, KubeletContext};
 
-/// Creates the node if it is missing, keeps its labels, and writes its status. Returns the node as it was
-/// before; none if it is new.
+/// Creates the Node if it is missing, sets its labels, and writes its status. Returns the previous Node; `None` if it
+/// was created.
 pub(crate) async fn write(host: &KubeletContext, status: &Value) -> Result<Option<Node>, Error> {
     let api = Api::<Node>::new(host.cx.client());
     let key = NamespacedName::new("", &host.config.node_name);
@@ -44,6 +44,7 @@ pub(crate) async fn write(host: &KubeletContext, status: &Value) -> Result<Optio
     Ok((!is_new).then_some(node))
 }
 
+/// A new Node object with labels, annotations, taints and this status.
 pub(super) fn new(config: &Config, status: &Value) -> Value {
     let mut node = Value::object();
     node["metadata"]["name"] = (&*config.node_name).into();
@@ -74,7 +75,7 @@ fn labels(config: &Config) -> BTreeMap<String, String> {
     all
 }
 
-/// Conditions that have not changed keep the time they did.
+/// Keeps `lastTransitionTime` of conditions whose status has not changed.
 fn keep_transitions(node: &Value, status: &Value) -> Value {
     let mut status = status.clone();
     let conditions = status["conditions"].items().to_vec();

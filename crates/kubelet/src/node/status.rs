@@ -1,12 +1,13 @@
-//! What is said of the node.
+//! The status of the Node object: addresses, capacity, conditions, images and runtime features.
 
 use object::{Time, Value};
 
 use crate::{KubeletContext, eviction::Pressure};
 
-/// The most images that a status names.
+/// Maximum number of images in the node status.
 const MOST_IMAGES: usize = 50;
 
+/// Computes the node status.
 pub(crate) async fn of(host: &KubeletContext, port: u16) -> Value {
     let config = &host.config;
     let mut status = Value::object();
@@ -78,7 +79,7 @@ pub(crate) fn is_ready(status: &Value) -> bool {
         .any(|one| one["type"].as_str() == Some("Ready") && one["status"].as_str() == Some("True"))
 }
 
-/// The same, but for what changes with every look.
+/// The status without the condition timestamps, to detect whether anything else has changed.
 pub(crate) fn without_times(status: &Value) -> Value {
     let mut status = status.clone();
     let conditions = status["conditions"].items().to_vec();
@@ -99,7 +100,7 @@ pub(crate) fn architecture() -> &'static str {
     }
 }
 
-/// What stands against running pods.
+/// Why the node is not ready, according to the conditions of the runtime.
 fn readiness(conditions: &[container::cri::RuntimeCondition]) -> Result<(), String> {
     let find = |name: &str| conditions.iter().find(|one| one.r#type == name);
     match find("RuntimeReady") {

@@ -1,4 +1,4 @@
-//! A container as the runtime is told of it.
+//! The CRI configuration of a container.
 
 use std::{
     collections::HashMap,
@@ -32,10 +32,10 @@ const MASKED: [&str; 12] = [
 const READ_ONLY: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// As the kernel has it.
+/// PATH_MAX of the kernel.
 const LONGEST_PATH: usize = 4096;
 
-/// What a container needs besides its specification.
+/// Inputs of a container's configuration other than its spec.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ContainerInputs {
     pub(crate) env: Vec<(String, String)>,
@@ -43,17 +43,18 @@ pub(crate) struct ContainerInputs {
     pub(crate) image: Image,
     pub(crate) restarts: i32,
     pub(crate) machine_memory: i64,
-    /// Where profiles of the node are.
+    /// Directory of the node's seccomp profiles (`Localhost`).
     pub(crate) seccomp: PathBuf,
-    /// Whether containers without a profile get the runtime's.
+    /// Whether containers without a seccomp profile get the runtime's default.
     pub(crate) seccomp_default: bool,
-    /// Whose processes an ephemeral container sees.
+    /// Id of the container whose PID namespace an ephemeral container joins.
     pub(crate) target: Option<String>,
 }
 
-/// There only where the kernel enforces labels; elsewhere they mean nothing.
+/// This file exists only where the kernel enforces SELinux labels.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
+/// The CRI configuration of a container; or why it cannot be started.
 pub(crate) fn config(
     pod: &Pod,
     spec: &Spec,
@@ -135,6 +136,7 @@ fn stop_signal(spec: &Spec) -> Result<Signal, String> {
     }
 }
 
+/// Enforces `runAsNonRoot`.
 fn check_user(pod: &Pod, spec: &Spec, image: &Image) -> Result<(), String> {
     let (own, all) = (spec.security_context(), pod.spec().security_context());
     let must = own.and_then(api::core::SecurityContext::run_as_non_root);
@@ -238,7 +240,7 @@ fn unconfined() -> SecurityProfile {
     SecurityProfile { profile_type: ProfileType::Unconfined.into(), localhost_ref: String::new() }
 }
 
-/// The profile of a container; `confine`: one that names none gets the runtime's.
+/// The seccomp profile of a container. With `confine`, a container that names none gets the runtime's default.
 fn seccomp(
     profile: Option<&SeccompProfile>,
     folder: &Path,
@@ -286,7 +288,7 @@ mod tests {
         )
     }
 
-    /// CVE-2023-2431: a profile that is not named is not a profile that allows everything.
+    /// CVE-2023-2431: a Localhost profile without a name must not mean Unconfined.
     #[test]
     fn a_seccomp_profile_of_the_node_has_a_name_and_is_one_of_its_own() {
         let with = |file: &str| {

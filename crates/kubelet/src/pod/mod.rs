@@ -1,4 +1,4 @@
-//! Pods on this node: one worker each, from the first sandbox to the last file.
+//! Pods of this node: each has a pod worker, from the creation of its sandbox to the removal of its last file.
 
 mod container;
 pub mod observe;
@@ -38,13 +38,14 @@ pub(crate) struct DesiredPod {
     pub(crate) pending: Option<(String, String)>,
 }
 
+/// Channels to the worker of a pod.
 #[derive(Clone, Debug)]
 struct WorkerHandle {
     desired: watch::Sender<DesiredPod>,
     wake: Arc<Notify>,
 }
 
-/// Workers by the uid of their pod.
+/// The pod workers, by pod uid.
 #[derive(Debug, Default)]
 pub(crate) struct PodWorkers {
     workers: Mutex<HashMap<String, WorkerHandle>>,
@@ -107,7 +108,7 @@ impl PodWorkers {
         });
     }
 
-    /// Has a pod end as failed. `false`: there is none, or it has failed already.
+    /// Terminates a pod as failed. Returns `false` if there is no such pod, or it has already failed.
     pub(crate) fn fail_pod(&self, uid: &str, failure: Failure) -> bool {
         let workers = self.workers();
         let Some(handle) = workers.get(uid) else { return false };
@@ -118,7 +119,7 @@ impl PodWorkers {
         })
     }
 
-    /// Tries again what did not fit, now that there may be room.
+    /// Retries deferred resizes, now that resources may have become free.
     fn retry_pending(&self, host: &Arc<KubeletContext>) {
         let Some(api) = &host.api_pods else { return };
         let waiting = self.all().into_iter().filter(|desired| desired.pending.is_some());
@@ -131,7 +132,7 @@ impl PodWorkers {
         }
     }
 
-    /// Ends a pod that nobody wants any more.
+    /// Terminates a pod that was deleted from its source.
     pub(crate) fn terminate_pod(&self, host: &Arc<KubeletContext>, uid: &str) {
         let known = self.workers().get(uid).map(|handle| handle.desired.borrow().clone());
         if let Some(desired) = known {
@@ -148,7 +149,7 @@ impl PodWorkers {
         }
     }
 
-    /// Something happened to the pod's containers.
+    /// Wakes the worker of a pod, because one of its containers has changed.
     pub(crate) fn wake(&self, uid: &str) {
         if let Some(handle) = self.workers().get(uid) {
             handle.wake.notify_one();
@@ -159,6 +160,7 @@ impl PodWorkers {
         self.workers().values().for_each(|handle| handle.wake.notify_one());
     }
 
+    /// Drops the worker of a pod that is gone, and retries deferred resizes.
     pub(crate) fn forget(&self, host: &Arc<KubeletContext>, uid: &str) {
         self.workers().remove(uid);
         self.retry_pending(host);
@@ -172,7 +174,7 @@ impl PodWorkers {
         self.workers().values().map(|handle| handle.desired.borrow().clone()).collect()
     }
 
-    /// The pod of this name; a uid chooses among several.
+    /// The pod with this name; `uid`, if not empty, must match too.
     pub(crate) fn find(&self, namespace: &str, name: &str, uid: &str) -> Option<Pod> {
         let all = self.all().into_iter().map(|desired| desired.pod);
         let mut all = all.filter(|pod| {
@@ -190,12 +192,12 @@ impl PodWorkers {
 }
 
 impl DesiredPod {
-    /// Whether the pod counts against what the node has.
+    /// Whether the pod counts against the node's resources.
     pub(crate) fn is_active(&self) -> bool {
         self.failure.is_none() && !self.pod.is_finished() && !self.is_gone
     }
 
-    /// Takes over a new spec. A resize is applied only if the node has the resources.
+    /// Takes over a new spec. A resize is applied only if the node has the resources; otherwise it becomes pending.
     fn take(&mut self, host: &KubeletContext, pod: Pod, others: impl FnOnce() -> Vec<Pod>) {
         self.pending = None;
         if self.is_static || resize::matches_allocated(&pod, &self.pod) {

@@ -1,4 +1,4 @@
-//! What the runtime knows of one pod.
+//! The sandboxes and containers of one pod, as the runtime reports them.
 
 use std::collections::HashMap;
 
@@ -9,6 +9,7 @@ use crate::{
     runtime::{RuntimeClient, labels},
 };
 
+/// State of a container in the runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContainerRunState {
     #[default]
@@ -18,6 +19,7 @@ pub enum ContainerRunState {
     Unknown,
 }
 
+/// A pod sandbox in the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sandbox {
     pub id: String,
@@ -27,7 +29,7 @@ pub struct Sandbox {
     pub ips: Vec<String>,
 }
 
-/// Times are nanoseconds since 1970.
+/// A container in the runtime. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeContainer {
     pub id: String,
@@ -45,13 +47,13 @@ pub struct RuntimeContainer {
     pub restarts: i32,
     pub hash: String,
     pub log: String,
-    /// What it may use now, where the runtime says so.
+    /// Current resource limits, where the runtime reports them.
     pub limits: Option<ContainerLimits>,
-    /// User, group, and further groups of its first process.
+    /// Uid, gid and supplemental groups of its first process.
     pub user: Option<(i64, i64, Vec<i64>)>,
 }
 
-/// Both lists begin with the newest.
+/// The sandboxes and containers of a pod. Both lists begin with the newest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimePodState {
     pub sandboxes: Vec<Sandbox>,
@@ -59,7 +61,7 @@ pub struct RuntimePodState {
 }
 
 impl RuntimePodState {
-    /// Asks the runtime.
+    /// Queries the runtime for the sandboxes and containers of a pod.
     pub(crate) async fn of(runtime: &RuntimeClient, uid: &str) -> Result<Self, tonic::Status> {
         let selector: HashMap<_, _> = [(labels::UID.to_owned(), uid.to_owned())].into();
         let (sandboxes, containers) = futures_util::future::try_join(
@@ -94,21 +96,22 @@ impl RuntimePodState {
         Ok(found)
     }
 
-    /// The sandbox that containers run in.
+    /// The newest sandbox, if it is ready.
     pub fn sandbox(&self) -> Option<&Sandbox> {
         self.sandboxes.first().filter(|sandbox| sandbox.ready)
     }
 
-    /// The newest container of a name.
+    /// The newest container with this name.
     pub fn newest(&self, name: &str) -> Option<&RuntimeContainer> {
         self.containers.iter().find(|container| container.name == name)
     }
 
-    /// The one before the newest.
+    /// The container with this name before the newest one.
     pub fn previous(&self, name: &str) -> Option<&RuntimeContainer> {
         self.containers.iter().filter(|container| container.name == name).nth(1)
     }
 
+    /// The containers that run, or whose state is unknown.
     pub fn running(&self) -> impl Iterator<Item = &RuntimeContainer> {
         self.containers.iter().filter(|container| {
             matches!(container.state, ContainerRunState::Running | ContainerRunState::Unknown)

@@ -1,11 +1,11 @@
-//! What a pod needs next: a pure function of what is wanted, what the runtime shows and
-//! what the worker remembers.
+//! Computes the next steps for a pod: a function of the desired pod, the containers and sandboxes that the runtime
+//! reports, and the worker's own state (back-offs, probe results).
 //!
 //! ```text
-//!  wanted, nothing there        Prepare, Sandbox
-//!  sandbox ready                Start the next init container, or all others
-//!  a container has exited       Start it again after its back-off, or leave it
-//!  the pod is to end            Kill containers, then sidecars, StopSandbox, RemoveSandbox, Clean
+//!  pod desired, no sandbox      PrepareVolumes, CreateSandbox
+//!  sandbox ready                StartContainer for the next init container, or for all others
+//!  a container has exited       StartContainer after its back-off, or nothing
+//!  the pod is terminating       KillContainer, sidecars last; StopSandbox, RemoveSandbox, CleanUp
 //! ```
 
 mod planner;
@@ -25,11 +25,12 @@ use super::{
     restart::{Past, is_done, restarts},
 };
 
-/// Nanoseconds in a second: the runtime's times are in these.
+/// Nanoseconds per second; CRI timestamps are in nanoseconds.
 pub(crate) const SECOND: i64 = 1_000_000_000;
 const INITIAL_BACKOFF: i64 = 10;
 const MAX_BACKOFF: i64 = 300;
 
+/// Which kind of container of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerType {
     Init,
@@ -39,7 +40,7 @@ pub enum ContainerType {
 }
 
 impl ContainerType {
-    /// What metrics call such a container.
+    /// The label value for this type in metrics.
     pub(crate) fn metric_name(self) -> &'static str {
         match self {
             Self::Init | Self::Sidecar => "init_container",
@@ -49,9 +50,10 @@ impl ContainerType {
     }
 }
 
+/// One step of a plan, executed by `steps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Folders, volumes and the pod's group.
+    /// Creates directories, volumes and the pod's cgroup.
     PrepareVolumes,
     CreateSandbox {
         attempt: u32,
@@ -61,14 +63,14 @@ pub enum Step {
         role: ContainerType,
         restarts: i32,
     },
-    /// Neighbours in a plan happen together.
+    /// Consecutive kills in a plan run in parallel.
     KillContainer {
         id: String,
         name: String,
         grace: i64,
         why: String,
     },
-    /// Gives running containers, by id and name, the limits that the pod now has.
+    /// Applies the pod's resource limits to running containers, given by id and name.
     Resize {
         containers: Vec<(String, String)>,
     },
@@ -81,22 +83,23 @@ pub enum Step {
     RemoveSandbox {
         id: String,
     },
-    /// Volumes, folders and groups go.
+    /// Removes volumes, directories and the cgroup.
     CleanUp,
 }
 
+/// The steps to execute now, and when to plan again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub steps: Vec<Step>,
-    /// When to look again though nothing has happened.
+    /// When to plan again even if nothing happens.
     pub next_at: Option<i64>,
-    /// Nothing of the pod is left to do once the steps are done.
+    /// After these steps nothing of the pod is left.
     pub terminated: bool,
-    /// The steps remove all containers, for all to begin again.
+    /// The steps remove all containers, so that all of them start again.
     pub restarts_all: bool,
 }
 
-/// A pod on its way out.
+/// The termination of a pod: when it began, and its grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Termination {
     pub since: i64,
@@ -104,61 +107,64 @@ pub struct Termination {
     pub grace: i64,
 }
 
+/// State of a pod worker between plans.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerState {
-    /// Volumes are in place.
+    /// Whether the volumes are mounted.
     pub volumes_ready: bool,
     pub backoffs: HashMap<String, Backoff>,
-    /// Why containers wait: reason and message.
+    /// Why containers are waiting: reason and message, by name.
     pub waiting_reasons: BTreeMap<String, (String, String)>,
-    /// What failed is not tried again before.
+    /// Time of the next retry of what failed, by container name or back-off key.
     pub retry_at: HashMap<String, i64>,
-    /// By container id.
+    /// Probe results by container id.
     pub probes: HashMap<String, ProbeResults>,
     pub failure: Option<Failure>,
-    /// New limits were granted that are not in force yet.
+    /// A resize was granted that is not applied yet.
     pub resize_in_progress: bool,
-    /// What stands against them.
+    /// Why applying the resize failed.
     pub resize_error: Option<String>,
-    /// Containers that the runtime may no longer have.
+    /// Containers that the runtime may have removed, known from the pod's status.
     pub past: Past,
 }
 
-/// The pod has failed as a whole.
+/// Why the whole pod has failed: rejected at admission, evicted, or past its deadline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     pub reason: String,
     pub message: String,
-    /// Seconds that its containers get, if not as many as the pod says.
+    /// Grace period in seconds; `None`: that of the pod.
     pub grace: Option<i64>,
-    /// It was never let in.
+    /// The pod was rejected at admission and never started.
     pub rejected: bool,
-    /// It had to go for others.
+    /// The pod was evicted because of node pressure: sets the `DisruptionTarget` condition.
     pub disruption_target: bool,
 }
 
-/// What probes say of a container.
+/// Probe results of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeResults {
     pub started: bool,
     pub ready: bool,
-    /// Why it must be killed, and how long it gets if not as long as the pod.
+    /// Why a failed probe kills the container, and the probe's own grace period, if it has one.
     pub failed: Option<(String, Option<i64>)>,
 }
 
+/// Restart back-off of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     pub seconds: i64,
     pub updated: i64,
 }
 
-/// The memory's key for the sandbox.
+/// Back-off key of the sandbox.
 pub const SANDBOX_BACKOFF_KEY: &str = "";
-/// The memory's key for restarts of all containers. No container is called so.
+/// Back-off key of restarts of all containers. It is not a valid container name.
 pub const ALL: &str = "all containers";
-/// The memory's key for new limits.
+/// Back-off key of resizes.
 pub const RESIZE_BACKOFF_KEY: &str = "resize";
 
+/// Computes the plan for a pod at the time `now` (nanoseconds).
 pub fn plan(
     pod: &Pod,
     ending: Option<Termination>,
@@ -189,7 +195,7 @@ pub fn plan(
     planner.plan
 }
 
-/// Whether all that the pod was for has been done, or can no longer be.
+/// Whether the pod has finished: no container will run again.
 pub fn is_complete(pod: &Pod, seen: &RuntimePodState, past: &Past) -> bool {
     let done = |container: &Spec| match seen.newest(container.name()) {
         Some(last) => {
@@ -205,8 +211,8 @@ pub fn is_complete(pod: &Pod, seen: &RuntimePodState, past: &Past) -> bool {
     broken || pod.spec().containers().iter().all(done)
 }
 
-/// When a container of this name may start again, having ended at `finished`; remembers
-/// that it does.
+/// Checks the restart back-off of a container that finished at `finished`. If a restart is due, doubles the back-off;
+/// otherwise returns the time when it is due.
 fn check_backoff(memory: &mut WorkerState, name: &str, finished: i64, now: i64) -> Result<(), i64> {
     let last = memory.backoffs.get(name).copied();
     let stale =
@@ -228,7 +234,8 @@ fn check_backoff(memory: &mut WorkerState, name: &str, finished: i64, now: i64) 
     }
 }
 
-/// What a container is made from; when it changes, so does the container.
+/// Hash of the fields of a container that cannot change in place: name and image. A different hash restarts the
+/// container.
 pub fn hash(container: &Spec) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in format!("{}\0{}", container.name(), container.image()).bytes() {
@@ -237,7 +244,7 @@ pub fn hash(container: &Spec) -> String {
     format!("{hash:x}")
 }
 
-/// As Go prints it: `10s`, `1m20s`, `5m0s`.
+/// Formats seconds as Go prints a duration: `10s`, `1m20s`, `5m0s`.
 pub(crate) fn go_seconds(seconds: i64) -> String {
     object::Duration::format_nanos(seconds.saturating_mul(SECOND)).to_string()
 }

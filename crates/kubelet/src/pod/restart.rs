@@ -1,4 +1,5 @@
-//! Which containers run again after they have ended: by the pod's policy, by their own, by rules on exit codes.
+//! Restart decisions: which exited containers run again, by the pod's `restartPolicy`, the container's own policy and
+//! its `restartPolicyRules`.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +8,16 @@ use object::{Lens, Value};
 
 use super::observe::{ContainerRunState, RuntimeContainer, RuntimePodState};
 
-/// The action of a rule that has the whole pod begin again.
+/// The rule action that restarts all containers of the pod.
 const ALL: &str = "RestartAllContainers";
-/// The reason of containers that ended because of such a rule.
+/// The termination reason of containers that were removed because of such a rule.
 pub(crate) const RESTARTING_ALL: &str = "RestartingAllContainers";
 
-/// The status of containers that the runtime may no longer know, by name: restarts are counted from there, and what
-/// has ended for good does not begin again.
+/// Status of containers that the runtime may no longer have, by name. Restart counts continue from it, and containers
+/// that finished for good are not started again.
 pub type Past = BTreeMap<String, Value>;
 
-/// Whether a container that ended so is to run again.
+/// Whether a container that exited with this code runs again.
 pub fn restarts(pod: &Pod, container: &Spec, exit_code: i32) -> bool {
     if matching_rule(container, exit_code).is_some() {
         return true;
@@ -28,7 +29,7 @@ pub fn restarts(pod: &Pod, container: &Spec, exit_code: i32) -> bool {
     }
 }
 
-/// Whether some containers of the pod may run again, so that it outlives its sandbox.
+/// Whether any container of the pod may run again, so that a lost sandbox is replaced.
 pub fn can_restart(pod: &Pod) -> bool {
     let own = |container: &Spec| {
         let policy = container.restart_policy();
@@ -37,25 +38,25 @@ pub fn can_restart(pod: &Pod) -> bool {
     pod.spec().restart_policy() != "Never" || pod.spec().containers().iter().any(own)
 }
 
-/// Whether some rule of the pod may have all containers begin again.
+/// Whether any rule of the pod can restart all containers.
 pub fn can_restart_all(pod: &Pod) -> bool {
     let is_all = |rule: &ContainerRestartRule| rule.action() == ALL;
     pod.spec().all_containers().any(|one| one.restart_policy_rules().iter().any(is_all))
 }
 
-/// Whether this end of the container has all containers begin again.
+/// Whether the exit of this container triggers a restart of all containers.
 pub fn triggers_all(container: &Spec, found: &RuntimeContainer) -> bool {
     let rule = matching_rule(container, found.exit_code);
     found.state == ContainerRunState::Exited && rule.is_some_and(|rule| rule.action() == ALL)
 }
 
-/// The container whose end has all containers begin again.
+/// The container whose exit triggers a restart of all containers.
 pub fn trigger<'a>(pod: &Pod, seen: &'a RuntimePodState) -> Option<&'a RuntimeContainer> {
     let mut all = pod.spec().all_containers();
     all.find_map(|spec| seen.newest(spec.name()).filter(|found| triggers_all(spec, found)))
 }
 
-/// What the statuses of a pod say of containers that have run.
+/// The container statuses in the pod's status, for containers that have run.
 pub fn past(pod: &Pod) -> Past {
     let status = pod.status();
     let lists = [status.init_container_statuses(), status.container_statuses()];
@@ -68,26 +69,27 @@ pub fn past(pod: &Pod) -> Past {
     ran.map(|one| (one.name().to_owned(), one.tree().clone())).collect()
 }
 
-/// How a container ended that the runtime no longer has; one that waits ended before.
+/// The `terminated` state of a container that the runtime no longer has. For a waiting container that is its last
+/// state.
 pub fn ended(past: &Value) -> Option<&Value> {
     let is_waiting = !past["state"]["waiting"].is_null();
     let terminated = &past[if is_waiting { "lastState" } else { "state" }]["terminated"];
     Some(terminated).filter(|terminated| !terminated.is_null())
 }
 
-/// Whether a container that the runtime no longer has ended for good.
+/// Whether a container that the runtime no longer has finished for good.
 pub fn is_done(pod: &Pod, container: &Spec, past: &Value) -> bool {
     let Some(ended) = ended(past) else { return false };
     let code = ended["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
     !is_by_rule(past) && code.is_some_and(|code| !restarts(pod, container, code))
 }
 
-/// Whether the container ended for all to begin again.
+/// Whether the container was terminated by a restart of all containers.
 pub fn is_by_rule(past: &Value) -> bool {
     ended(past).is_some_and(|ended| ended["reason"].as_str() == Some(RESTARTING_ALL))
 }
 
-/// The past of a pod that is about to begin again: containers that have not ended by themselves end now.
+/// The statuses before a restart of all containers: containers that have not exited count as killed now.
 pub fn past_of_all(pod: &Pod, statuses: &Value, seen: &RuntimePodState) -> Past {
     let lists = [&statuses["initContainerStatuses"], &statuses["containerStatuses"]];
     let all = lists.into_iter().flat_map(Value::items);
@@ -116,10 +118,10 @@ pub fn past_of_all(pod: &Pod, statuses: &Value, seen: &RuntimePodState) -> Past 
     all.collect()
 }
 
-/// The number of the next container of a name, given the last.
+/// Restart count of the next container with this name.
 pub fn next_count(past: &Value) -> i32 {
     let count = past["restartCount"].as_i64().and_then(|count| i32::try_from(count).ok());
-    // one that did not end by itself is the same when it is made anew
+    // a container that has not exited keeps its count when it is recreated
     count.unwrap_or_default().saturating_add(i32::from(ended(past).is_some()))
 }
 

@@ -1,4 +1,4 @@
-//! A pod as the runtime is told of it: names, network, groups.
+//! The CRI configuration of a pod sandbox: metadata, DNS, namespaces, ports and cgroup parent.
 
 use std::collections::HashMap;
 
@@ -11,6 +11,7 @@ use container::cri::{
 
 use crate::{Config, cgroup, dns, pod_logs::PodLogs, runtime::labels};
 
+/// The CRI configuration of a pod's sandbox.
 pub(crate) fn config(config: &Config, pod: &Pod, attempt: u32) -> Result<PodSandboxConfig, String> {
     let (meta, spec) = (pod.metadata(), pod.spec());
     if spec.host_users() == Some(false) {
@@ -49,8 +50,8 @@ pub(crate) fn config(config: &Config, pod: &Pod, attempt: u32) -> Result<PodSand
     })
 }
 
-/// Bytes of a pod's own labels that the runtime is given, and of its annotations. It lists those of all pods in
-/// each list, and a pod may have a megabyte of them.
+/// Maximum size in bytes of the pod's labels that are passed to the runtime, and of its annotations. The runtime
+/// returns them for all pods in every list, and a pod may have a megabyte of them.
 const MOST_METADATA: usize = 16 << 10;
 
 fn pod_labels(pod: &Pod) -> HashMap<String, String> {
@@ -59,7 +60,7 @@ fn pod_labels(pod: &Pod) -> HashMap<String, String> {
     all
 }
 
-/// The labels by which sandboxes and containers are found again.
+/// The labels that identify the pod of a sandbox or container.
 pub(crate) fn identity(pod: &Pod) -> HashMap<String, String> {
     let meta = pod.metadata();
     let all = [
@@ -70,11 +71,11 @@ pub(crate) fn identity(pod: &Pod) -> HashMap<String, String> {
     all.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// Annotations that networks act on. They come first: others must not push them out.
+/// Annotations that CNI plugins use. They are kept first, so that others cannot displace them.
 const OF_NETWORKS: [&str; 2] =
     ["kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth"];
 
-/// As many as fit, the smallest first.
+/// As many entries as fit into the limit, the smallest first.
 fn smallest_first<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> HashMap<String, String> {
     let mut all: Vec<_> = all.collect();
     let is_other = |name: &str| !OF_NETWORKS.contains(&name);
@@ -87,6 +88,7 @@ fn smallest_first<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> HashMap<
     fitting.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
+/// The CRI namespace options of a pod: host, pod or container.
 pub(crate) fn namespaces(pod: &Pod) -> NamespaceOption {
     let spec = pod.spec();
     let mode = |host: bool, otherwise: NamespaceMode| -> i32 {

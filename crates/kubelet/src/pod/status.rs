@@ -1,4 +1,4 @@
-//! What the API is told of a pod.
+//! The status of a pod, computed from the runtime's containers and the worker's state.
 
 mod conditions;
 mod phase;
@@ -14,21 +14,21 @@ use super::{
 };
 use crate::cgroup::ContainerLimits;
 
-/// What every status of this node says.
+/// Inputs of a pod status other than the pod, the runtime's containers and the worker's state.
 #[derive(Clone, Debug, Default)]
 pub struct StatusContext {
     pub host_ips: Vec<String>,
-    /// What container ids begin with.
+    /// Prefix of container ids, such as `containerd`.
     pub runtime_name: String,
     /// Nanoseconds since 1970.
     pub now: i64,
-    /// The pod has ended: nothing of it runs, nor will.
+    /// The pod has terminated: no container runs or will run.
     pub ended: bool,
-    /// Why the pod does not get the resources that it now asks for: reason and message.
+    /// Why a resize is pending: reason and message.
     pub pending: Option<(String, String)>,
 }
 
-/// The status of `pod`, given what it was.
+/// Computes the new status of `pod` from its previous one.
 pub fn status(
     pod: &Pod,
     seen: &RuntimePodState,
@@ -87,6 +87,7 @@ pub fn status(
     status
 }
 
+/// Computes the parts of a pod's status.
 struct StatusBuilder<'a> {
     pod: &'a Pod,
     seen: &'a RuntimePodState,
@@ -95,7 +96,7 @@ struct StatusBuilder<'a> {
 }
 
 impl StatusBuilder<'_> {
-    /// Of a pod that never came to be here.
+    /// The status of a pod that was rejected at admission.
     fn rejected(&self, failed: &Failure) -> Value {
         let mut status = Value::object();
         status["phase"] = "Failed".into();
@@ -161,7 +162,7 @@ impl StatusBuilder<'_> {
         };
         out["restartCount"] = found.restarts.into();
         out["imageID"] = (&*found.image_id).into();
-        // a runtime that was given an id may know no better name
+        // a runtime that was given an image id may not know its name
         if !found.image.is_empty() && !found.image.starts_with("sha256:") {
             out["image"] = (&*found.image).into();
         }
@@ -203,7 +204,7 @@ impl StatusBuilder<'_> {
         out
     }
 
-    /// What the container was granted, and what it has by now.
+    /// Sets `allocatedResources`, and `resources` to the limits that are in effect.
     fn resources(&self, spec: &Spec, found: &RuntimeContainer, out: &mut Value) {
         let granted = spec.resources();
         if !granted.requests().is_empty() {
@@ -228,7 +229,7 @@ impl StatusBuilder<'_> {
         out["resources"] = has;
     }
 
-    /// Whether granted limits are not all in force yet.
+    /// Whether the limits of a running container differ from the allocated ones.
     fn is_resizing(&self) -> bool {
         let spec = self.pod.spec();
         let mut lasting = spec.containers().iter().chain(spec.sidecars());
@@ -242,7 +243,7 @@ impl StatusBuilder<'_> {
         })
     }
 
-    /// What was known of a container before it was removed stays known.
+    /// Keeps the status of a container that the runtime no longer has.
     fn preserve_previous(&self, spec: &Spec, role: ContainerType, out: &mut Value) {
         let name = spec.name();
         let status = self.pod.status();
@@ -261,7 +262,7 @@ impl StatusBuilder<'_> {
         if has_ended && stays {
             *out = past.clone();
         } else if self.around.ended && !past["state"]["running"].is_null() {
-            // it vanished with its sandbox
+            // it was lost with its sandbox
             let mut ended = Value::object();
             ended["exitCode"] = 137.into();
             ended["reason"] = "ContainerStatusUnknown".into();
@@ -324,7 +325,7 @@ impl StatusBuilder<'_> {
     }
 }
 
-/// The last state of a container that has this count of restarts, where the runtime does not have the one before.
+/// `lastState` of a container with this restart count, when the runtime no longer has its predecessor.
 fn last_state(past: &Value, restart_count: i32) -> Value {
     let counted = past["restartCount"].as_i64().unwrap_or_default();
     let mut last = past["lastState"].clone();
@@ -335,7 +336,7 @@ fn last_state(past: &Value, restart_count: i32) -> Value {
     if last.is_object() { last } else { Value::object() }
 }
 
-/// The volumes that a container sees, and how.
+/// Sets `volumeMounts`: the volumes of the container and whether they are read-only.
 fn mounts(spec: &Spec, out: &mut Value) {
     let shown = spec.volume_mounts().iter().map(|mount| {
         let mut entry = Value::object();

@@ -1,4 +1,4 @@
-//! Doing what a plan says.
+//! Executes the steps of a plan.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -25,12 +25,12 @@ use crate::{
     volumes::{self, MountedVolume, MountedVolumes},
 };
 
-/// A hook that never ends must not hold a pod for ever.
+/// Timeout of postStart hooks: a hook that never ends must not block its pod for ever.
 const HOOK_TIMEOUT: Duration = Duration::from_mins(10);
-/// What a container gets after its preStop hook has used up everything.
+/// Grace period, in seconds, of a container whose preStop hook used up the whole grace period.
 const MIN_GRACE_AFTER_PRE_STOP: i64 = 2;
 
-/// A pod, and what is known of it, while steps are taken.
+/// The pod and its observed state, while steps are executed.
 #[derive(Clone, Debug)]
 pub(crate) struct StepContext {
     pub(crate) host: Arc<KubeletContext>,
@@ -39,7 +39,7 @@ pub(crate) struct StepContext {
     pub(crate) places: Option<MountedVolumes>,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub(crate) enum StepOutcome {
     Done,
@@ -50,8 +50,8 @@ pub(crate) enum StepOutcome {
     Failed(String),
 }
 
-/// Takes steps in order, neighbouring kills together; ends early where going on makes no
-/// sense.
+/// Executes steps in order, consecutive kills in parallel. Stops after a failure that makes the remaining steps
+/// pointless, and after a sandbox was created, because the pod must be observed again.
 pub(crate) async fn execute(task: StepContext, steps: Vec<Step>) -> Vec<StepOutcome> {
     let mut outcomes = Vec::new();
     let mut steps = steps.into_iter().peekable();
@@ -105,7 +105,7 @@ impl StepContext {
         }
     }
 
-    /// Removes a container, and its log unless it is the last of its name: people read that one.
+    /// Removes a container. Its log is removed too, unless it is the newest with its name, whose log users read.
     async fn remove(&self, id: &str) -> Result<(), tonic::Status> {
         self.host.runtime.remove(id).await?;
         let found = self.seen.containers.iter().find(|one| one.id == id);
@@ -153,7 +153,8 @@ impl StepContext {
             .map_err(|error| refused(format!("Failed to create pod sandbox: {}", error.message())))
     }
 
-    /// While containers grow, the pod's own limits must not be in their way.
+    /// Applies new resource limits. The pod's cgroup limits are lifted meanwhile, so that growing containers do not hit
+    /// them.
     async fn resize(&self, containers: &[(String, String)]) -> Result<(), String> {
         let group = cgroup::pod_cgroup_path(&self.host.config.cgroup_root, &self.pod);
         cgroup::clear_pod_limits(&group).map_err(|error| format!("{group}: {error}"))?;
@@ -161,7 +162,7 @@ impl StepContext {
         for (id, name) in containers {
             let Some((spec, _)) = self.spec(name) else { continue };
             let mut limits = cgroup::resources(&self.pod, &spec, self.host.machine.memory);
-            // what is no longer limited must be told as such
+            // a removed limit must be passed as -1, because 0 means "unchanged"
             for amount in [&mut limits.cpu_quota, &mut limits.memory_limit_in_bytes] {
                 if *amount == 0 {
                     *amount = -1;
@@ -316,7 +317,7 @@ impl StepContext {
         ProbeTarget { runtime: self.host.runtime.clone(), container: id.into(), ip }
     }
 
-    /// A container's specification, and the id of the one it looks into.
+    /// The spec of a container, and the id of the target of an ephemeral container.
     fn spec(&self, name: &str) -> Option<(Spec, Option<String>)> {
         if let Some(spec) = self.pod.spec().all_containers().find(|one| one.name() == name) {
             return Some((spec.clone(), None));
@@ -327,6 +328,7 @@ impl StepContext {
         Some((found.as_container().clone(), target))
     }
 
+    /// Gathers environment, mounts and files of a container.
     async fn container_inputs(
         &self,
         spec: &Spec,
@@ -365,7 +367,7 @@ impl StepContext {
         }
         if !spec.termination_message_path().is_empty() {
             let path = own.join(restarts.to_string());
-            // any user of the container may write its last words
+            // any user in the container may write the termination message
             container_file::overwrite(&path, b"", 0o666)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
             mounts.push(bind(&path, spec.termination_message_path()));
@@ -385,6 +387,7 @@ impl StepContext {
         })
     }
 
+    /// Reads the ConfigMaps, Secrets and other values that the container's environment refers to.
     async fn sources(&self, spec: &Spec, sandbox: &Sandbox) -> Result<EnvSources, String> {
         let host = &self.host;
         let namespace = self.pod.metadata().namespace();
@@ -419,6 +422,7 @@ impl StepContext {
         Ok(sources)
     }
 
+    /// Runs the preStop hook, then stops the container with the rest of the grace period.
     async fn kill(&self, id: &str, name: &str, grace: i64, why: &str) -> Result<(), tonic::Status> {
         self.host.record_event(&self.pod, name, EventType::Normal, "Killing", why.to_owned());
         let began = Instant::now();

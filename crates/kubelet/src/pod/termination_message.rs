@@ -1,6 +1,6 @@
-//! What a container says last: in the file it was given for that, or in its log.
+//! Termination message of a container: from its `terminationMessagePath`, or from the end of its log.
 //!
-//! The container may have made the file anything: it is read as `sys::container_file` does.
+//! The container may have replaced the file by anything, so it is read through `sys::container_file`.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use sys::container_file;
 use super::observe::RuntimeContainer;
 use crate::server::logs;
 
-/// Of one container, from the end of what it wrote.
+/// Maximum length in bytes of one container's message; the end of the file is kept.
 const LONGEST: usize = 4096;
-/// Of all containers of a pod.
+/// Maximum length in bytes of the messages of all containers of a pod.
 const LONGEST_OF_POD: usize = 12 << 10;
 
-/// Adds to an exited container what it said in `file`; without that, if its specification
-/// wants it and it failed, the end of its log.
+/// Sets the message of an exited container from `file`. If the file is empty, the container failed and its policy is
+/// `FallbackToLogsOnError`, uses the end of its log.
 pub(crate) fn read(pod: &Pod, container: &mut RuntimeContainer, file: &Path) {
     let open = container_file::open(file);
     let mut said =

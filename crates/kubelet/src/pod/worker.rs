@@ -39,12 +39,13 @@ use crate::{
     volumes::{self, MountedVolumes},
 };
 
-/// How soon volumes show changed config maps and secrets.
+/// How often volumes are refreshed with changed ConfigMaps, Secrets and tokens.
 const VOLUME_REFRESH_PERIOD: Duration = Duration::from_secs(50);
 const RETRY: Duration = Duration::from_secs(2);
 const FIRST_BACKOFF: i64 = 10;
 const LAST_BACKOFF: i64 = 300;
 
+/// Runs the worker of a pod until the pod has terminated.
 pub(crate) async fn run(
     host: Arc<KubeletContext>,
     desired_updates: watch::Receiver<DesiredPod>,
@@ -77,6 +78,7 @@ pub(crate) async fn run(
     worker.run().await;
 }
 
+/// The worker of one pod.
 struct Worker {
     host: Arc<KubeletContext>,
     desired_updates: watch::Receiver<DesiredPod>,
@@ -91,15 +93,15 @@ struct Worker {
     findings: mpsc::Receiver<(String, ProbeEvent)>,
     /// Waiting reasons that events were recorded for, by container.
     recorded_reasons: BTreeMap<String, String>,
-    /// Containers that are being stopped for others to take their place: of the moment in
-    /// between nobody hears.
+    /// Containers that are being killed to be replaced. While there are any, no status is reported, so that the moment
+    /// in between stays invisible.
     replaced: HashSet<String>,
     refresh: Instant,
-    /// What probes had found when the pod was last kept on disk.
+    /// Probe results at the time of the last checkpoint.
     checkpointed_probes: HashMap<String, ProbeResults>,
-    /// The steps under way are those of a node that goes down.
+    /// Whether the steps being executed are those of a node shutdown.
     halting: bool,
-    /// Whether the pod is to end, for its probes.
+    /// Whether the pod is terminating; watched by its probers.
     ending: watch::Sender<bool>,
 }
 
@@ -194,11 +196,11 @@ impl Worker {
             self.weigh();
         }
         if !granted {
-            self.write_checkpoint(self.desired.pod.tree()); // what was granted outlives the kubelet
+            self.write_checkpoint(self.desired.pod.tree()); // allocated resources must survive a restart
         }
     }
 
-    /// What the pod asks for counts while it is here.
+    /// Updates the QoS cgroup: the pod's CPU request counts while the pod is active.
     fn weigh(&self) {
         if self.desired.is_active() {
             self.host.tiers.set(&self.desired.pod);
@@ -215,7 +217,7 @@ impl Worker {
         self.host.pods.forget(&self.host, &uid);
         self.host.statuses.mark_terminated(&uid);
         if self.desired.is_static {
-            self.host.mirror_pods_changed.notify_one(); // its mirror pod goes now
+            self.host.mirror_pods_changed.notify_one(); // its mirror pod can be deleted now
         }
     }
 
@@ -224,14 +226,14 @@ impl Worker {
         format!("{}/{}", meta.namespace(), meta.name())
     }
 
-    /// Keeps the pod on disk, for a start without the API server.
+    /// Writes the pod to disk, so that a restarted kubelet knows it without the API server.
     fn write_checkpoint(&self, pod: &Value) {
         let folder = self.host.config.pod_folder(self.desired.pod.metadata().uid());
         if self.desired.is_static || self.desired.ending.is_some() || self.desired.failure.is_some()
         {
             return;
         }
-        // after a power cut nothing runs that it would be needed for
+        // not synced to disk: after a power failure no container runs that the checkpoint would be needed for
         let file = folder.join("pod.json");
         let written = fs::create_dir_all(&folder).and_then(|()| {
             durable_record::write(&file, &to_json(pod), durable_record::Durability::None)
@@ -278,8 +280,7 @@ impl Worker {
         }
     }
 
-    /// Takes the plan's steps; `false`: they did not all succeed, or the pod's end came
-    /// in between.
+    /// Executes the plan's steps. Returns `false` if a step failed, or if the pod was terminated or failed meanwhile.
     async fn execute_plan(&mut self, next: Plan) -> bool {
         let task = StepContext {
             host: self.host.clone(),
@@ -300,7 +301,7 @@ impl Worker {
                 outcomes = &mut doing => break outcomes,
                 () = self.wake.notified() => {
                     if self.host.is_halting() && !self.halting && self.desired.ending.is_none() {
-                        return false; // as for any other end
+                        return false; // node shutdown: abandon the steps, as for a termination
                     }
                     let seen = !next.terminated && self.observe().await.is_ok();
                     if seen && self.replaced.is_empty() {
@@ -313,7 +314,7 @@ impl Worker {
                     }
                     let desired = self.desired_updates.borrow().clone();
                     if desired.ending != self.desired.ending || desired.failure != self.desired.failure {
-                        return false; // what is under way gives way to the end
+                        return false; // termination takes precedence over the current steps
                     }
                 }
                 Some((id, finding)) = self.findings.recv() => {
@@ -352,10 +353,10 @@ impl Worker {
         }
         self.host.counters.ended_between(&old, &next);
         if self.desired.is_static {
-            // it has no API object to read its last status from
+            // a static pod has no API object to read its last status from
             self.desired.pod = Pod::from(self.with_status(&next));
         } else if self.checkpointed_probes != self.state.probes {
-            // what was ready stays so for the next kubelet, until its own probes say otherwise
+            // a restarted kubelet takes containers as ready until its own probes say otherwise
             self.write_checkpoint(&self.with_status(&next));
             self.checkpointed_probes.clone_from(&self.state.probes);
         }

@@ -1,4 +1,4 @@
-//! Probes that run a command: what it says counts, and that it could not be run does not.
+//! Exec probes. The exit code decides; a command that could not be run says nothing about the container.
 
 use std::{future::Future, time::Duration};
 
@@ -7,15 +7,15 @@ use tonic::{Code, Status};
 
 use super::{LONGEST, prober::ProbeTarget};
 
-/// As upstream asks when it gets no answer.
+/// How often a probe is tried while its result is unknown, as upstream does.
 const TRIES: usize = 3;
 
 /// Why a probe did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The container says so, or took too long to say anything.
+    /// The probe failed or timed out.
     Unhealthy(String),
-    /// It could not be asked. Nothing follows from that for the container.
+    /// The probe could not be run; this says nothing about the container.
     Unknown(String),
 }
 
@@ -28,6 +28,7 @@ impl Failure {
 }
 
 impl ProbeTarget {
+    /// Runs a command in the container; its exit code is the result.
     pub(crate) async fn run_command(
         &self,
         command: &[String],
@@ -36,7 +37,7 @@ impl ProbeTarget {
         verdict(self.runtime.exec(&self.container, command.to_vec(), limit).await)
     }
 
-    /// The same for a probe, which may be asked again.
+    /// Runs a command as a probe: like `run_command`, but retried while the result is unknown.
     pub(crate) async fn probe_command(
         &self,
         command: &[String],
@@ -79,7 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// A neighbour's long error once ended the connection, and this container was restarted for it.
+    /// Regression: an overlong error of another container once closed the shared connection, and this container was
+    /// restarted for it.
     #[test]
     fn a_lost_connection_is_no_verdict() {
         let lost = verdict(Err(Status::unknown("h2 protocol error")));

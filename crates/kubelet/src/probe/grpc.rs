@@ -1,4 +1,4 @@
-//! The health check of gRPC, of which one message each way is all there is.
+//! gRPC probes: a minimal client of `grpc.health.v1.Health/Check`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{LONGEST, prober::connect};
 
-/// Whether the service says that it is well.
+/// Checks that the service reports SERVING.
 pub(super) async fn check(
     ip: &str,
     port: u16,
@@ -45,7 +45,7 @@ pub(super) async fn check(
                 status.and_then(|s| s.to_str().map(str::to_owned).ok()).unwrap_or_default()
             ));
         }
-        // a frame's head, then field 1 with the value 1: SERVING
+        // 5 bytes of gRPC frame header, then field 1 with the value 1: SERVING
         if body.to_bytes().get(5..7) == Some(&[0x08, 0x01]) {
             return Ok(());
         }
@@ -57,7 +57,7 @@ pub(super) async fn check(
     }
 }
 
-/// A frame with the service's name as field 1.
+/// The gRPC frame of a request with the service's name as field 1.
 fn question(service: &str) -> Result<Bytes, String> {
     let too_long = |_| "the service's name is too long".to_owned();
     let mut message = vec![0, 0, 0, 0, 0];
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection with `chunk`, so many times.
+    /// Answers one connection with `chunk`, repeated this many times.
     async fn serve(chunk: &'static [u8], times: usize) -> (u16, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let (port, sent) = (listener.local_addr().expect("bound").port(), Arc::default());

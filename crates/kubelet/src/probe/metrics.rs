@@ -1,4 +1,4 @@
-//! What probes have answered, for those who watch the node.
+//! Probe metrics, served at `/metrics/probes`.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use api::core::Pod;
 
 use super::ProbeType;
 
-/// Counts by container and probe.
+/// Probe counts and durations, by container and probe type.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeMetrics(Mutex<BTreeMap<Key, Count>>);
 
@@ -28,16 +28,16 @@ struct Key {
 struct Count {
     good: u64,
     bad: u64,
-    /// Answers that took no longer than the bound of the same place.
+    /// Histogram buckets: number of probes that took no longer than the bound at the same index.
     within: [u64; BOUNDS.len()],
     seconds: f64,
 }
 
-/// The seconds that dashboards expect.
+/// Histogram bounds in seconds, those of upstream.
 const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 impl ProbeMetrics {
-    /// One answer, and how long it took.
+    /// Counts the result of one probe and its duration.
     pub(super) fn count(&self, of: (&Pod, &str, ProbeType), good: bool, took: Duration) {
         let (pod, container, role) = of;
         let meta = pod.metadata();
@@ -58,11 +58,12 @@ impl ProbeMetrics {
         }
     }
 
-    /// The pod is no more.
+    /// Drops the counts of a deleted pod.
     pub(crate) fn forget(&self, uid: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| key.uid != uid);
     }
 
+    /// The metrics in Prometheus text format.
     pub(crate) fn render(&self) -> String {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::from(

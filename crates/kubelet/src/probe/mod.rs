@@ -1,4 +1,4 @@
-//! Asking containers how they are.
+//! Startup, liveness and readiness probes of containers.
 
 mod command;
 mod grpc;
@@ -19,9 +19,10 @@ pub(crate) use self::{
     prober::{ProbeTarget, run_hook},
 };
 
-/// More of what a container answers to a probe is neither read nor told.
+/// Maximum number of bytes that are read of a container's answer to a probe.
 const LONGEST: usize = 10 << 10;
 
+/// Type of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeType {
     Startup,
@@ -29,20 +30,20 @@ pub enum ProbeType {
     Readiness,
 }
 
-/// What a probe has found out about a container.
+/// A probe result that the pod worker must handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeEvent {
     Started,
     Ready(bool),
-    /// It must be killed; the probe's own grace period.
+    /// The container must be killed, with the probe's own grace period if it has one.
     Failed(ProbeType, Option<i64>),
-    /// One try failed: what it said.
+    /// One probe failed, with this output.
     Unhealthy(ProbeType, String),
-    /// The container could not be asked: why.
+    /// The probe could not be run, for this reason.
     Errored(ProbeType, String),
 }
 
-/// Counts results against thresholds.
+/// Counts consecutive results against `successThreshold` and `failureThreshold`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThresholdCounter {
     good: i32,
@@ -50,7 +51,7 @@ pub struct ThresholdCounter {
 }
 
 impl ThresholdCounter {
-    /// `Some` once a threshold is reached.
+    /// Counts a result. `Some` once a threshold is reached.
     pub fn count(&mut self, probe: &Probe, good: bool) -> Option<bool> {
         if good {
             (self.good, self.bad) = (self.good.saturating_add(1), 0);
@@ -72,9 +73,9 @@ impl ProbeType {
     }
 }
 
-/// Runs all probes of a running container until it is dropped; tells findings with the
-/// container's id, and counts answers. `began`: how long ago the container started. Once `ending` is true, only the
-/// readiness probe goes on: who sends requests must know, but what ends need not be killed.
+/// Runs all probes of a running container until the future is dropped. Sends results with the container's id, and
+/// counts them in the metrics. `began` is the time since the container started. Once `ending` is true, only the
+/// readiness probe goes on: endpoints must follow it, but a terminating container need not be killed.
 pub(crate) async fn run(
     target: ProbeTarget,
     (pod, container): (Pod, Container),
@@ -116,6 +117,7 @@ pub(crate) async fn run(
     .await;
 }
 
+/// Runs one probe of a container periodically.
 struct Prober {
     role: ProbeType,
     target: ProbeTarget,
@@ -145,7 +147,7 @@ impl Prober {
                     continue;
                 }
                 Err(_) => {
-                    sleep(seconds(probe.period_seconds())).await; // it says nothing of the container
+                    sleep(seconds(probe.period_seconds())).await; // says nothing about the container
                     continue;
                 }
             };
@@ -185,7 +187,7 @@ impl Prober {
     }
 
     async fn say(&self, finding: ProbeEvent) {
-        // the worker may have ended
+        // the send fails if the worker has ended
         let _ = self.findings.send((self.target.container.clone(), finding)).await;
     }
 }

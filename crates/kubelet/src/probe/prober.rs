@@ -1,4 +1,4 @@
-//! One question to a container: a command, a request, a connection.
+//! Single probes and lifecycle hooks: exec, HTTP, TCP and gRPC.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use tokio::time::timeout;
 use super::{command::Failure, grpc};
 use crate::runtime::RuntimeClient;
 
-/// The container that is asked.
+/// The container to probe.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeTarget {
     pub(crate) runtime: RuntimeClient,
-    /// Its id.
+    /// The container's id.
     pub(crate) container: String,
     pub(crate) ip: String,
 }
 
 impl ProbeTarget {
-    /// Asks by the network; commands have their own way.
+    /// Runs a network probe (HTTP, TCP or gRPC); exec probes use `probe_command`.
     pub(crate) async fn run_probe(
         &self,
         _pod: &Pod,
@@ -91,8 +91,8 @@ impl ProbeTarget {
     }
 }
 
-/// Connects as the client does: it resolves names itself. The standard library's way blocks a thread for as long as
-/// the name's server likes, and a pod chooses the name.
+/// Opens a TCP connection with the API client's own resolver. The standard library's resolver blocks a thread for as
+/// long as the DNS server takes, and the pod chooses the name.
 pub(super) async fn connect(host: &str, port: u16, limit: Duration) -> Result<Box<dyn Io>, String> {
     match timeout(limit, TcpConnector::new(host, port, None).connect(ConnectionUse::Requests)).await
     {

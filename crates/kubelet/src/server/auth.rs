@@ -1,4 +1,5 @@
-//! Who asks, and what they may: both decided by the API server.
+//! Authentication and authorization of requests to the kubelet: by client certificate or TokenReview, and by
+//! SubjectAccessReview.
 
 use http::{HeaderMap, Method, header::AUTHORIZATION};
 use object::{Value, to_json};
@@ -7,18 +8,20 @@ use rustls::pki_types::CertificateDer;
 use crate::KubeletContext;
 
 const JSON: &str = "application/json";
-/// Those who may do everything everywhere.
+/// The group that may do everything.
 const MASTERS: &str = "system:masters";
 
+/// An authenticated user.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) groups: Vec<String>,
-    /// What else the API server says of a token's owner; authorizers may look at it.
+    /// Further attributes of a token's owner from the TokenReview, passed on to authorizers.
     pub(crate) uid: String,
     pub(crate) extra: Value,
 }
 
+/// Authenticates by client certificate.
 pub(crate) fn by_certificate(host: &KubeletContext, chain: &[CertificateDer<'_>]) -> Option<User> {
     let trust = host.config.client_ca.as_ref().filter(|_| !chain.is_empty())?;
     let identity = trust.identify(chain, host.now()).ok()?;
@@ -28,6 +31,7 @@ pub(crate) fn by_certificate(host: &KubeletContext, chain: &[CertificateDer<'_>]
     Some(User { name: identity.common_name, groups, uid, extra })
 }
 
+/// Authenticates by bearer token, with a TokenReview.
 pub(crate) async fn by_token(host: &KubeletContext, headers: &HeaderMap) -> Option<User> {
     let token = headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
     if host.config.standalone {
@@ -52,7 +56,7 @@ pub(crate) async fn by_token(host: &KubeletContext, headers: &HeaderMap) -> Opti
     })
 }
 
-/// Whether the user may ask for the path; why not.
+/// Whether the user may make this request; the error says why not.
 pub(crate) async fn authorize(
     host: &KubeletContext,
     user: &User,
@@ -76,8 +80,8 @@ pub(crate) async fn authorize(
     ))
 }
 
-/// What is done at a path. Streams into containers are created, whatever the method: WebSockets
-/// begin with GET, and whoever may only read must not run commands.
+/// The verb of a request. Streams into containers are always `create`, whatever the method: WebSockets begin with GET,
+/// and a user who may only read must not run commands.
 fn verb(method: &Method, path: &str) -> &'static str {
     match (root(path), method.as_str()) {
         ("exec" | "attach" | "run" | "portForward" | "cri", _) | (_, "POST") => "create",
@@ -88,12 +92,12 @@ fn verb(method: &Method, path: &str) -> &'static str {
     }
 }
 
-/// The first part of a path.
+/// The first segment of a path.
 fn root(path: &str) -> &str {
     path.split('/').find(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// What the right to a path is called; the last is the widest.
+/// The subresources of `nodes` that authorize a path, the most general one last.
 fn subresources(path: &str) -> &'static [&'static str] {
     match root(path) {
         "stats" => &["stats"],
@@ -119,7 +123,7 @@ async fn review(
     Ok(answer["status"]["allowed"].as_bool() == Some(true))
 }
 
-/// The question whether a user may do something with a part of the node.
+/// The SubjectAccessReview for a verb on a subresource of the node.
 fn access_review(node: &str, user: &User, verb: &str, part: &str) -> Value {
     let mut review = Value::object();
     (review["apiVersion"], review["kind"]) =

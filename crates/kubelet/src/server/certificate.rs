@@ -1,5 +1,4 @@
-//! The certificate of the kubelet's port: where it comes from, and how it is renewed while the
-//! kubelet runs.
+//! The serving certificate of the kubelet's port, and its renewal while the kubelet runs.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -10,10 +9,10 @@ use tracing::{info, warn};
 
 use crate::{Config, Error, KubeletContext, config::Serving};
 
-/// How often files and the end of the certificate are looked at.
+/// How often the files and the expiry of the certificate are checked.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// The TLS configuration of the port, with the pair that it shows.
+/// The TLS configuration of the port, and the certificate in use.
 pub(super) struct Shown {
     pub(super) tls: Arc<Reloadable<ServerConfig>>,
     pair: CertKeyPair,
@@ -25,7 +24,7 @@ impl Shown {
         Ok(Self { tls: Arc::new(Reloadable::new(tls(&host.config, &pair)?)), pair })
     }
 
-    /// Shows another certificate when the files change or less than 30 % of its time is left.
+    /// Replaces the certificate when the files change or less than 30 % of its lifetime is left.
     pub(super) async fn follow(mut self, host: Arc<KubeletContext>) {
         while timeout(LOOK, host.cx.stopping()).await.is_err() {
             match self.renew(&host) {
@@ -57,6 +56,7 @@ fn tls(config: &Config, pair: &CertKeyPair) -> Result<ServerConfig, Error> {
     Ok(tls)
 }
 
+/// Loads the certificate from files, or issues one.
 fn pair(config: &Config, now: i64) -> Result<CertKeyPair, Error> {
     let name = &config.node_name;
     let authority = match &config.serving_cert {
@@ -71,8 +71,8 @@ fn pair(config: &Config, now: i64) -> Result<CertKeyPair, Error> {
     Ok(authority.issue(&leaf(name, &config.node_ips), now)?)
 }
 
-/// What certificates of kubelets' ports say: upstream's user name, and the node's name and
-/// addresses.
+/// The subject of kubelet serving certificates: upstream's user name `system:node:NAME`, and the node's name and
+/// addresses as SANs.
 pub fn leaf(node: &str, addresses: &[std::net::IpAddr]) -> CertificateSpec {
     let mut ips = addresses.to_vec();
     ips.extend(node.parse::<std::net::IpAddr>().ok());

@@ -1,7 +1,7 @@
-//! How many connections the server has: those of callers who have shown a right to something, and those of the others.
+//! Connection limits of the kubelet's server, separate for authorized and other callers.
 //!
-//! Every pod can connect to the kubelet. Whoever holds connections without a right to anything must not keep out those
-//! who come for logs and streams.
+//! Every pod can connect to the kubelet. Connections without any authorized request must not displace those of callers
+//! that read logs and open streams.
 
 use std::{
     net::IpAddr,
@@ -11,20 +11,21 @@ use std::{
 use runtime::{Admitted, ConnectionLimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections on which no request was allowed yet.
+/// Maximum number of connections on which no request was authorized yet.
 const MOST_UNKNOWN: usize = 512;
 const MOST_TRUSTED: usize = 1000;
 
+/// The connection limits.
 pub(super) struct Connections {
     unknown: ConnectionLimit,
     trusted: Arc<Semaphore>,
 }
 
-/// One connection.
+/// One admitted connection.
 pub(super) struct Connection {
     admitted: Admitted,
     trusted: Arc<Semaphore>,
-    /// Its place among the trusted ones.
+    /// Its permit among the trusted connections.
     place: OnceLock<OwnedSemaphorePermit>,
 }
 
@@ -34,7 +35,7 @@ impl Connections {
         Self { unknown: ConnectionLimit::new(MOST_UNKNOWN), trusted }
     }
 
-    /// `None`: this address has enough connections already.
+    /// Admits a connection. `None`: this address has too many connections already.
     pub(super) fn admit(&self, from: IpAddr) -> Option<Connection> {
         let admitted = self.unknown.admit(from)?;
         Some(Connection { admitted, trusted: self.trusted.clone(), place: OnceLock::new() })
@@ -42,18 +43,19 @@ impl Connections {
 }
 
 impl Connection {
-    /// Runs until the end; as long as the connection is not trusted, another one may take its place.
+    /// Runs the connection. While it is not trusted, it may be closed in favour of a new one.
     pub(super) async fn run(&self, work: impl Future) {
         self.admitted.run(work).await;
     }
 
-    /// Takes note that a request was allowed. `false`: there are too many such connections.
+    /// Marks the connection as trusted after its first authorized request. `false`: there are too many trusted
+    /// connections.
     pub(super) fn trust(&self) -> bool {
         if self.place.get().is_some() {
             return true;
         }
         let Ok(place) = self.trusted.clone().try_acquire_owned() else { return false };
-        let _ = self.place.set(place); // requests of one connection come one after another
+        let _ = self.place.set(place); // HTTP/1.1 requests of a connection are sequential
         self.admitted.release();
         true
     }

@@ -1,4 +1,4 @@
-//! What the kubelet has done since it started, counted for scrapers.
+//! Metrics that count pod and container starts and terminations.
 
 use std::{
     collections::BTreeMap,
@@ -9,13 +9,14 @@ use object::Value;
 
 use super::exposition::Exposition;
 
-/// The lists of a pod's status, and what upstream calls the containers in them.
+/// The status lists of a pod, and the container type of each in metrics.
 const LISTS: [(&str, &str); 3] = [
     ("initContainerStatuses", "init_container"),
     ("containerStatuses", "container"),
     ("ephemeralContainerStatuses", "ephemeral_container"),
 ];
 
+/// Counters since the start of the kubelet.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Counts>);
 
@@ -23,11 +24,11 @@ pub(crate) struct Counters(Mutex<Counts>);
 struct Counts {
     started_pods: u64,
     pod_errors: u64,
-    /// By the kind of container.
+    /// By container type.
     started: BTreeMap<&'static str, u64>,
-    /// By the kind of container and the reason.
+    /// By container type and reason.
     start_errors: BTreeMap<(&'static str, String), u64>,
-    /// By the kind of container, the exit code and the reason.
+    /// By container type, exit code and reason.
     terminated: BTreeMap<(&'static str, i64, String), u64>,
 }
 
@@ -38,7 +39,7 @@ impl Counters {
         });
     }
 
-    /// A container was started, or could not be, for this reason.
+    /// Counts a container start, or a failed one with its reason.
     pub(crate) fn started_container(&self, kind: &'static str, failure: Option<&str>) {
         self.change(|counts| match failure {
             None => *counts.started.entry(kind).or_default() += 1,
@@ -48,7 +49,7 @@ impl Counters {
         });
     }
 
-    /// Counts the containers that ended between two statuses of a pod.
+    /// Counts the containers that terminated between two statuses of a pod.
     pub(crate) fn ended_between(&self, old: &Value, new: &Value) {
         for (list, kind) in LISTS {
             for container in new[list].items() {
@@ -69,6 +70,7 @@ impl Counters {
         }
     }
 
+    /// Writes the metrics.
     pub(super) fn show(&self, out: &mut Exposition) {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         out.family("kubelet_started_pods_total", "counter", "Cumulative number of pods started")
@@ -103,7 +105,7 @@ impl Counters {
     }
 }
 
-/// How the container, and the one before it, ended.
+/// The `terminated` states of the current and the previous container.
 fn ends(container: &Value) -> impl Iterator<Item = &Value> {
     let states = ["state", "lastState"].map(|state| &container[state]["terminated"]);
     states.into_iter().filter(|ended| !ended.is_null())

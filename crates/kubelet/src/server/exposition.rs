@@ -1,13 +1,13 @@
-//! The text that scrapers read.
+//! Prometheus text format.
 
 use std::fmt::{Display, Write};
 
-/// Families of numbers, one after the other.
+/// Writes metric families one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Exposition(String);
 
 impl Exposition {
-    /// One family; each of its numbers follows with `put`.
+    /// Begins a family; its samples follow with `put`.
     pub(super) fn family(&mut self, name: &'static str, kind: &str, help: &str) -> Family<'_> {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
         Family { name, out: &mut self.0 }
@@ -18,6 +18,7 @@ impl Exposition {
     }
 }
 
+/// Writes the samples of one family.
 #[derive(Debug)]
 pub(super) struct Family<'a> {
     name: &'static str,
@@ -25,7 +26,7 @@ pub(super) struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// A number with its labels; `nanos`: when it was taken, if that is to be said.
+    /// Writes a sample with its labels; `nanos` is its timestamp, if it has one.
     pub(super) fn put(&mut self, labels: &[(&str, &str)], value: impl Display, nanos: Option<i64>) {
         self.out.push_str(self.name);
         for (at, (name, value)) in labels.iter().enumerate() {
@@ -43,7 +44,7 @@ impl Family<'_> {
     }
 }
 
-/// Nanoseconds as seconds.
+/// Formats nanoseconds as seconds.
 pub(super) fn seconds(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }

@@ -1,4 +1,4 @@
-//! Streams that carry nothing for too long are closed: `--streaming-connection-idle-timeout`.
+//! Idle timeout of streams: `--streaming-connection-idle-timeout`.
 
 use std::{
     io,
@@ -12,8 +12,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Copies both ways until both ends are done, or nothing has been read from either for so long;
-/// zero: for ever.
+/// Copies in both directions until both ends are closed, or nothing has been read from either for `idle`; zero means no
+/// timeout.
 pub(super) async fn copy_until_idle<A, B>(
     near: &mut A,
     far: &mut B,
@@ -45,7 +45,7 @@ where
     }
 }
 
-/// One end of a stream, and when something was last read from either.
+/// One end of a stream; records when something was last read from either end.
 struct Watched<'a, T> {
     inner: &'a mut T,
     last: &'a tokio::sync::watch::Sender<Instant>,

@@ -1,4 +1,4 @@
-//! What containers have written.
+//! `/containerLogs`: serves and follows the logs of containers.
 
 use std::{
     io,
@@ -32,23 +32,24 @@ use crate::{
 const LAST: usize = 2048;
 const LAST_LINES: usize = 80;
 const CHUNK: usize = 64 << 10;
-/// Runtimes break what containers write into lines of 16 KiB; what is longer than this was not
-/// written by a runtime, and is left out.
+/// Maximum length of a line. Runtimes split output into lines of 16 KiB, so a longer line was not written by a runtime
+/// and is skipped.
 const LONGEST_LINE: usize = 256 << 10;
-/// How soon a follower sees what was written.
+/// How often a follower polls for new output.
 const FOLLOW: Duration = Duration::from_millis(100);
-/// How soon a follower sees that the container has ended. Many may follow, and each asks the runtime.
+/// How often a follower checks whether the container has exited. Each check is a call to the runtime.
 const ENDED: Duration = Duration::from_secs(1);
-/// Readers of the logs of one namespace, and of all: each holds a connection, also where it reads nothing.
+/// Maximum number of log readers per namespace; `MOST_READERS_OF_ALL` is the limit for all. Each holds a connection
+/// even if it reads nothing.
 const MOST_READERS: usize = 128;
 const MOST_READERS_OF_ALL: usize = 640;
 
-/// The rights to read logs.
+/// The limiter of concurrent log readers.
 pub(crate) fn readers() -> Seats {
     Seats::new("readers of logs", MOST_READERS, MOST_READERS_OF_ALL)
 }
 
-/// What of a log is wanted.
+/// Options of a log request (PodLogOptions).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) follow: bool,
@@ -57,10 +58,11 @@ pub(crate) struct Options {
     /// Seconds since 1970.
     pub(crate) since: Option<i64>,
     pub(crate) limit: Option<usize>,
-    /// `Stdout`, `Stderr`; absent: both.
+    /// `Stdout` or `Stderr`; `None`: both.
     pub(crate) stream: Option<String>,
 }
 
+/// Answers a log request.
 pub(crate) async fn answer(
     host: &Arc<KubeletContext>,
     namespace: &str,
@@ -92,7 +94,7 @@ pub(crate) async fn answer(
     let previous = flag(query, &["previous"]);
     let (id, path) = match choose(&seen, status, (name, container), previous) {
         Ok(Choice::Container(found)) => (found.id.clone(), PathBuf::from(&found.log)),
-        // the runtime has forgotten it, but what it wrote is there
+        // the runtime no longer has the container, but its log file may still exist
         Ok(Choice::Gone { restarts }) => {
             let folder = PodLogs::of(&host.config, &pod).folder();
             let path = folder.join(container).join(format!("{restarts}.log"));
@@ -120,11 +122,11 @@ pub(crate) async fn answer(
     answer
 }
 
-/// The container that a request for logs is about.
+/// The container whose logs are requested.
 #[derive(Debug, PartialEq)]
 enum Choice<'a> {
     Container(&'a RuntimeContainer),
-    /// The runtime no longer has it.
+    /// The runtime no longer has the container.
     Gone {
         restarts: i64,
     },
@@ -136,7 +138,7 @@ fn status_of<'a>(status: &'a Value, container: &str) -> &'a Value {
     all.find(|one| one["name"].as_str() == Some(container)).unwrap_or(&Value::Null)
 }
 
-/// Chooses the container to read, by what the runtime has and by what the pod's status says of it; why there is none.
+/// Chooses the container to read, from the runtime's containers and the pod's status; the error says why there is none.
 fn choose<'a>(
     seen: &'a RuntimePodState,
     status: &Value,
@@ -150,7 +152,7 @@ fn choose<'a>(
         .iter()
         .filter(|one| one.name == container && one.state != ContainerRunState::Created);
     let found = match ran.next() {
-        // one that waits to run again is itself the last that has ended
+        // a container that waits for its restart is itself the last terminated one
         Some(newest)
             if previous && (waiting.is_null() || newest.state != ContainerRunState::Exited) =>
         {
@@ -179,6 +181,7 @@ fn choose<'a>(
     }
 }
 
+/// Sends the log of one container to a client.
 struct Reader {
     host: Arc<KubeletContext>,
     id: String,
@@ -191,12 +194,12 @@ struct Reader {
 impl Reader {
     async fn run(self) {
         if let Err(error) = self.read().await {
-            // a reader who has gone is no matter
+            // the send fails if the client has disconnected
             let _ = self.frame_sender.send(Err(error)).await;
         }
     }
 
-    /// Whether another file has taken the place of the one that is read.
+    /// Whether the log was rotated: another file is now at its path.
     async fn was_put_aside(&self, file: &File) -> bool {
         let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
         match (file.metadata().await, tokio::fs::symlink_metadata(&self.path).await) {
@@ -250,24 +253,24 @@ impl Reader {
     }
 }
 
-/// A log is a runtime's, but may lie where a container can write.
+/// Opens a log. It is written by the runtime, but may be in a directory that a container can write to.
 async fn open(path: &Path) -> io::Result<File> {
     let path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || container_file::open(&path)).await;
     Ok(File::from_std(opened.map_err(io::Error::other)??))
 }
 
-/// Makes whole lines of chunks.
+/// Assembles complete lines from chunks.
 #[derive(Debug, Default)]
 struct Lines {
-    /// The beginning of a line.
+    /// The incomplete last line.
     waiting: Vec<u8>,
-    /// Whether the line that has begun is too long and left out.
+    /// Whether the rest of the current line is skipped because it is too long.
     is_left_out: bool,
 }
 
 impl Lines {
-    /// The lines that end in the chunk.
+    /// Adds a chunk; returns the lines that are complete.
     fn add(&mut self, mut chunk: &[u8]) -> Vec<u8> {
         if self.is_left_out {
             let Some(end) = chunk.iter().position(|byte| *byte == b'\n') else {
@@ -288,7 +291,7 @@ impl Lines {
     }
 }
 
-/// Where the last lines begin.
+/// The offset at which the last `lines` lines begin.
 async fn tail_offset(file: &mut File, lines: usize) -> io::Result<u64> {
     let mut at = file.metadata().await?.len();
     let mut found = 0;
@@ -309,7 +312,7 @@ async fn tail_offset(file: &mut File, lines: usize) -> io::Result<u64> {
     Ok(0)
 }
 
-/// The text of whole lines of a log: `TIME STREAM F|P TEXT`.
+/// The text of complete log lines in CRI format: `TIME STREAM F|P TEXT`.
 fn format_lines(lines: &[u8], options: &Options) -> Vec<u8> {
     let mut out = Vec::with_capacity(lines.len());
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
@@ -337,13 +340,13 @@ fn format_lines(lines: &[u8], options: &Options) -> Vec<u8> {
     out
 }
 
-/// The end of a log, as a container's last words.
+/// The end of a log, for the termination message.
 pub(crate) fn tail_for_termination_message(path: &Path) -> Vec<u8> {
     let Ok(file) = container_file::open(path) else { return Vec::new() };
     let Ok(content) = container_file::read_tail(&file, CHUNK) else { return Vec::new() };
     let mut lines: Vec<&[u8]> = content.split_inclusive(|byte| *byte == b'\n').collect();
     if content.len() == CHUNK && !lines.is_empty() {
-        lines.remove(0); // only the end of a line
+        lines.remove(0); // an incomplete first line
     }
     let from = lines.len().saturating_sub(LAST_LINES);
     let mut words = format_lines(&lines[from..].concat(), &Options::default());

@@ -1,4 +1,4 @@
-//! The kubelet's own HTTPS server: logs, streams into containers, numbers.
+//! The kubelet's HTTPS server: logs, exec, attach and port-forward streams, metrics and statistics.
 
 mod auth;
 mod certificate;
@@ -47,7 +47,7 @@ pub(crate) type HttpResponse = Response<Body>;
 
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Binds and serves until the context stops.
+/// Binds the port and serves until the context stops.
 pub(crate) async fn start(host: &Arc<KubeletContext>) -> Result<SocketAddr, Error> {
     let wanted = SocketAddr::new(address(&host.config), host.config.port);
     let failed = |error| Error::Io { what: wanted.to_string(), error };
@@ -86,7 +86,7 @@ pub(crate) async fn start(host: &Arc<KubeletContext>) -> Result<SocketAddr, Erro
     Ok(address)
 }
 
-/// The address to listen on; for a node with addresses of both families, all of both.
+/// The address to listen on; the IPv6 wildcard, which accepts both families, for a node with IPv6 addresses.
 fn address(config: &Config) -> IpAddr {
     let any_v4 = config.address == IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     if any_v4 && config.node_ips.iter().any(IpAddr::is_ipv6) {
@@ -138,7 +138,7 @@ async fn serve(
     }
 }
 
-/// Says that a body is of the type that stands there, and that this port speaks TLS alone: scanners ask for both.
+/// Sets the headers `X-Content-Type-Options` and `Strict-Transport-Security`, which security scanners expect.
 fn with_security_headers(mut answer: HttpResponse) -> HttpResponse {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -149,6 +149,7 @@ fn with_security_headers(mut answer: HttpResponse) -> HttpResponse {
     answer
 }
 
+/// Authenticates, authorizes and answers a request.
 async fn answer(
     host: &Arc<KubeletContext>,
     user: Option<auth::User>,
@@ -244,7 +245,7 @@ fn configz(host: &KubeletContext) -> Value {
     out
 }
 
-/// The values of a query's word, decoded.
+/// The decoded values of a query parameter.
 pub(crate) fn query_values<'a>(
     query: Option<&'a str>,
     name: &'a str,
@@ -267,12 +268,12 @@ pub(crate) fn flag(query: Option<&str>, names: &[&str]) -> bool {
         .any(|name| matches!(query_value(query, name).as_deref(), Some("1" | "true" | "True")))
 }
 
-/// A part of a query, decoded.
+/// Decodes a query component.
 fn decode(text: &str) -> String {
     decode_path(&text.replace('+', " "))
 }
 
-/// A path, decoded.
+/// Percent-decodes a path.
 fn decode_path(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();

@@ -1,7 +1,7 @@
-//! `/logs/`: the files below the machine's log folder, as a web server shows a folder.
+//! `/logs/`: serves the files below the host's log directory, like a file server.
 //!
-//! Pods that are given the folder can make links in it: a link may lead to another place in the folder, but never
-//! out of it, and only regular files are read.
+//! Pods that mount the directory can create symlinks in it: a symlink may lead to another place in the directory, but
+//! never out of it, and only regular files are read.
 
 use std::{
     fs::File,
@@ -27,18 +27,18 @@ use super::{HttpResponse, decode_path, text};
 use crate::blocking;
 
 const CHUNK: usize = 64 << 10;
-/// The most names that a list of a folder shows.
+/// Maximum number of names in a directory listing.
 const MOST_NAMES: usize = 10_000;
 
-/// What a path of the log folder stands for.
+/// What is at a path of the log directory.
 #[derive(Debug)]
 enum Found {
-    /// Names, sorted; those of folders end with a slash.
+    /// Names in the directory, sorted; those of directories end with a slash.
     Folder(Vec<String>),
     File(File, u64),
 }
 
-/// Answers a request for `/logs/PATH`. `path` is as it was sent.
+/// Answers a request for `/logs/PATH`. `path` is not decoded yet.
 pub(super) async fn answer(folder: &Path, method: &Method, path: &str) -> HttpResponse {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
@@ -63,7 +63,7 @@ pub(super) async fn answer(folder: &Path, method: &Method, path: &str) -> HttpRe
     }
 }
 
-/// The path below the folder, without a slash at its end; `None`: it leads up.
+/// The path below the directory, without a trailing slash; `None` if it contains `..`.
 fn relative(path: &str) -> Option<PathBuf> {
     let path = Path::new(path.trim_start_matches('/'));
     let mut below = PathBuf::from(".");
@@ -136,7 +136,7 @@ fn redirect(to: &str) -> HttpResponse {
     answer
 }
 
-/// As much of the file as there was when it was opened: logs grow.
+/// Sends the file up to the length it had when it was opened, because logs grow.
 fn send(file: File, length: u64) -> HttpResponse {
     let file = tokio::fs::File::from_std(file).take(length);
     let chunks = futures_util::stream::try_unfold(file, |mut file| async move {
@@ -154,7 +154,7 @@ fn send(file: File, length: u64) -> HttpResponse {
     answer
 }
 
-/// A name as a relative reference. One with a colon in it would be read as a scheme.
+/// A name as a relative URL reference. With a colon in it, it would otherwise be parsed as a scheme.
 fn as_link(name: &str) -> String {
     let mut out = String::from(if name.contains(':') { "./" } else { "" });
     for byte in name.bytes() {

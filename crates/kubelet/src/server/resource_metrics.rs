@@ -1,4 +1,5 @@
-//! Numbers for scrapers: what pods and the node use, under upstream's names.
+//! Resource metrics of pods and the node, with upstream's names: `/metrics`, `/metrics/resource` and
+//! `/metrics/cadvisor`.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{KubeletContext, node::machine, usage};
 
-/// A number of a container, and what it is called.
+/// A metric of a container: name, type, help, and how to compute its value.
 type MetricColumn =
     (&'static str, &'static str, &'static str, fn(&usage::ContainerResourceUsage) -> String);
 
@@ -80,9 +81,10 @@ const CADVISOR: [MetricColumn; 9] = [
     }),
 ];
 
-/// The column that is a time and has none.
+/// The metric whose value is the start time, which comes from the container list instead of the usage.
 const START: &str = "container_start_time_seconds";
 
+/// Answers `/metrics`.
 pub(crate) async fn metrics(host: &KubeletContext) -> HttpResponse {
     let mut out = Exposition::default();
     let node = &*host.config.node_name;
@@ -111,7 +113,7 @@ pub(crate) async fn metrics(host: &KubeletContext) -> HttpResponse {
     text(StatusCode::OK, &said)
 }
 
-/// What the runtime has; nothing of it where it does not answer.
+/// The numbers of running pods and containers; omitted if the runtime does not answer.
 async fn running(host: &KubeletContext, out: &mut Exposition) {
     use container::cri::{ContainerState, PodSandboxState};
     if let Ok(sandboxes) = host.runtime.sandboxes(HashMap::new()).await {
@@ -136,6 +138,7 @@ async fn running(host: &KubeletContext, out: &mut Exposition) {
     }
 }
 
+/// Answers `/metrics/resource`.
 pub(crate) async fn resource(host: &KubeletContext) -> HttpResponse {
     let mut out = Exposition::default();
     let pods = usage::pods(host).await;
@@ -188,6 +191,7 @@ pub(crate) async fn resource(host: &KubeletContext) -> HttpResponse {
     text(StatusCode::OK, &out.finish())
 }
 
+/// Answers `/metrics/cadvisor`.
 pub(crate) async fn cadvisor(host: &KubeletContext) -> HttpResponse {
     let pods = match usage::pods(host).await {
         Ok(pods) => pods,
@@ -239,11 +243,12 @@ pub(crate) async fn cadvisor(host: &KubeletContext) -> HttpResponse {
     text(StatusCode::OK, &out.finish())
 }
 
+/// Answers `/metrics/probes`.
 pub(crate) fn probes(host: &KubeletContext) -> HttpResponse {
     text(StatusCode::OK, &host.probe_metrics.render())
 }
 
-/// Of the whole machine: nanoseconds of cores, bytes.
+/// CPU usage of the whole host in nanoseconds, and its working set in bytes.
 pub(super) fn node() -> (u64, u64) {
     let table = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = table.lines().next().unwrap_or_default();
@@ -262,7 +267,7 @@ fn containers(
     pods.iter().flat_map(|pod| pod.containers.iter().map(move |one| (pod, one)))
 }
 
-/// Labels of a container of a pod, made from this image.
+/// Labels of a container's metrics; the last argument is its image.
 type Labels = fn(
     &usage::PodResourceUsage,
     &usage::ContainerResourceUsage,
@@ -326,7 +331,7 @@ fn network(out: &mut Exposition, pods: &[usage::PodResourceUsage]) {
     }
 }
 
-/// When a container started, and from what.
+/// When a container was created, and its image.
 struct Start {
     nanos: i64,
     image: String,
@@ -338,7 +343,7 @@ impl std::fmt::Display for Start {
     }
 }
 
-/// By the container's id.
+/// Creation times and images, by container id.
 async fn starts(host: &KubeletContext) -> HashMap<String, Start> {
     let listed = host.runtime.containers(HashMap::new()).await.unwrap_or_default();
     let all = listed.into_iter().map(|one| {

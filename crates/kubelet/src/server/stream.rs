@@ -1,4 +1,4 @@
-//! Streams into containers: asked of the runtime, then bytes both ways.
+//! Exec, attach and port-forward: requests a stream from the runtime, then copies bytes in both directions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{KubeletContext, pod::observe::RuntimePodState, runtime::with_timeout
 const DIAL: Duration = Duration::from_secs(10);
 const RUN: Duration = Duration::from_mins(2);
 
-/// `exec|attach|run/NAMESPACE/POD[/UID]/CONTAINER`, `portForward/NAMESPACE/POD[/UID]`.
+/// Answers `exec|attach|run/NAMESPACE/POD[/UID]/CONTAINER` and `portForward/NAMESPACE/POD[/UID]`.
 pub(crate) async fn answer(
     host: &Arc<KubeletContext>,
     parts: &[&str],
@@ -49,7 +49,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Where the runtime serves the stream.
+/// Requests the stream from the runtime; returns the URL where the runtime serves it.
 async fn url(
     host: &KubeletContext,
     what: &str,
@@ -99,7 +99,7 @@ async fn url(
     url.parse().map_err(|_| (StatusCode::BAD_GATEWAY, "the runtime gave no address".to_owned()))
 }
 
-/// Passes the request on and joins both ends.
+/// Forwards the request to the runtime's streaming server and connects both ends.
 async fn forward(
     host: &KubeletContext,
     url: &Uri,
@@ -157,6 +157,7 @@ async fn forward(
     ))
 }
 
+/// Runs a command and answers with its output.
 async fn run(
     host: &KubeletContext,
     seen: &RuntimePodState,

@@ -1,4 +1,4 @@
-//! What the node and its pods use, as one tree: /stats/summary.
+//! `/stats/summary`: resource usage of the node and its pods as JSON.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -8,6 +8,7 @@ use object::{Time, Value};
 use super::{HttpResponse, json, resource_metrics, text};
 use crate::{KubeletContext, blocking, node::machine, usage};
 
+/// Answers `/stats/summary`.
 pub(crate) async fn answer(host: &Arc<KubeletContext>, only_cpu_and_memory: bool) -> HttpResponse {
     let pods = match usage::pods(host).await {
         Ok(pods) => pods,
@@ -31,11 +32,12 @@ pub(crate) async fn answer(host: &Arc<KubeletContext>, only_cpu_and_memory: bool
     }
 }
 
+/// Builds the JSON of `/stats/summary`.
 struct Writer {
     host: Arc<KubeletContext>,
-    /// By the container's id, in nanoseconds.
+    /// Creation times in nanoseconds, by container id.
     starts: HashMap<String, i64>,
-    /// CPU and memory alone.
+    /// Only CPU and memory (`only_cpu_and_memory`).
     short: bool,
     images: std::path::PathBuf,
 }
@@ -126,7 +128,7 @@ impl Writer {
         out
     }
 
-    /// The file system that a folder is on.
+    /// The file system that a directory is on.
     fn disk(&self, path: &Path) -> Value {
         let mut out = Value::object();
         out["time"] = Time::format(self.host.now()).into();
@@ -184,7 +186,7 @@ fn interfaces(network: &container::cri::NetworkUsage) -> Value {
     out
 }
 
-/// When the machine started, in seconds since 1970.
+/// Boot time of the host, in seconds since 1970.
 fn started() -> i64 {
     let table = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = table.lines().find_map(|line| line.strip_prefix("btime "));

@@ -1,4 +1,4 @@
-//! Pods that the API has bound to this node.
+//! Pod source: the pods that the API server has bound to this node.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,10 +8,10 @@ use sys::durable_record;
 use super::mirror;
 use crate::KubeletContext;
 
-/// No pod of the API is larger, and its status is bounded.
+/// Maximum size of a checkpoint file. The API server accepts no larger pod, and the size of a status is bounded.
 const LARGEST: u64 = 16 << 20;
 
-/// Follows the API. What is no longer there ends.
+/// Watches the pods of this node. A pod that is deleted from the API server is terminated.
 pub(crate) fn start(host: &Arc<KubeletContext>) {
     let Some(pods) = &host.api_pods else { return };
     let weak = Arc::downgrade(host);
@@ -33,7 +33,8 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
     });
 }
 
-/// Pods that ran when the kubelet last did: kept until the API says otherwise.
+/// Reads the checkpoint of a pod that ran under an earlier kubelet. The pod is kept until the API server says
+/// otherwise.
 pub(crate) fn read_checkpoint(host: &Arc<KubeletContext>, uid: &str) -> Option<Pod> {
     read(&host.config.pod_folder(uid).join("pod.json"), uid)
 }

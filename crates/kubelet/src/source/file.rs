@@ -1,4 +1,4 @@
-//! Static pods: files in a folder, read again when they change.
+//! Pod source: static pod manifests in a directory, reread when they change.
 
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
 
@@ -12,14 +12,14 @@ use tracing::warn;
 use super::manifest::{self, StaticPods};
 use crate::KubeletContext;
 
-/// Larger files are no pods.
+/// Maximum size of a manifest.
 const LARGEST: usize = 4 << 20;
-/// Editors write in several steps.
+/// Delay after a change, because editors write in several steps.
 const SETTLE: Duration = Duration::from_millis(50);
-/// For folders that cannot be watched.
+/// Polling interval for directories that cannot be watched with inotify.
 const POLL: Duration = Duration::from_secs(20);
 
-/// Follows the folder; turns true after the first look.
+/// Watches the directory; the receiver turns true after the first read.
 pub(crate) fn start(host: &Arc<KubeletContext>) -> watch::Receiver<bool> {
     let (done, on_read) = watch::channel(false);
     let Some(folder) = host.config.static_pod_path.clone() else {
@@ -57,7 +57,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> watch::Receiver<bool> {
     on_read
 }
 
-/// Every file with what it says; `None` where the folder cannot be read.
+/// Every manifest file with the pod it describes, or the error; `None` if the directory cannot be read.
 fn read(host: &KubeletContext, folder: &Path) -> Option<Vec<(String, Result<Pod, String>)>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -101,7 +101,7 @@ fn watch_folder(folder: &Path) -> io::Result<Receiver> {
         | inotify::WatchFlags::MOVED_FROM
         | inotify::WatchFlags::DELETE;
     inotify::add_watch(&fd, folder, what)?;
-    // readable and non-blocking, as a pipe is
+    // an inotify descriptor is readable and non-blocking like a pipe
     Receiver::from_owned_fd_unchecked(fd)
 }
 

@@ -1,4 +1,4 @@
-//! Static pods: those that a file or an address describes, whatever the API says.
+//! Static pods: pods described by a file or URL, independent of the API server.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,12 +9,12 @@ use tracing::{info, warn};
 
 use crate::KubeletContext;
 
-/// The pods of one source, by the places that describe them.
+/// The pods of one source: their uids by file name or name in the manifest.
 #[derive(Debug, Default)]
 pub(super) struct StaticPods(BTreeMap<String, String>);
 
 impl StaticPods {
-    /// Starts what is new and ends what has gone.
+    /// Starts new pods and terminates those that are no longer described.
     pub(super) fn replace(
         &mut self,
         host: &Arc<KubeletContext>,
@@ -33,7 +33,7 @@ impl StaticPods {
                 }
                 Err(error) => {
                     warn!(place, %error, "not a static pod");
-                    // half-written: what runs stays until the place reads again or has gone
+                    // perhaps half-written: the running pod is kept until the manifest is valid again or deleted
                     now.extend(self.0.get(&place).map(|uid| (place, uid.clone())));
                 }
             }
@@ -45,7 +45,7 @@ impl StaticPods {
     }
 }
 
-/// A pod as its author describes it, with the names that this node gives it.
+/// Parses a manifest: sets the node's name suffix, uid, annotations and defaults, and validates the pod.
 pub(super) fn parse(host: &KubeletContext, source: &str, mut tree: Value) -> Result<Pod, String> {
     if tree["kind"].as_str() != Some("Pod") || tree["apiVersion"].as_str() != Some("v1") {
         return Err("it is not a v1 Pod".into());
@@ -81,7 +81,7 @@ pub(super) fn parse(host: &KubeletContext, source: &str, mut tree: Value) -> Res
     Ok(pod)
 }
 
-/// What an API server would have refused. Names become names of folders here.
+/// Validates the pod as the API server would. Names must be safe, because they become names of directories here.
 fn check(pod: &Pod) -> Result<(), String> {
     if pod.spec().containers().is_empty() {
         return Err("it has no containers".into());
@@ -99,7 +99,7 @@ fn check(pod: &Pod) -> Result<(), String> {
     errors.0.first().map_or(Ok(()), |error| Err(error.to_string()))
 }
 
-/// 32 hexadecimal digits that stand for the content.
+/// Fingerprint of the contents: 32 hexadecimal digits, used as the pod's uid.
 fn fingerprint(parts: &[&[u8]]) -> String {
     let mut hashes = [0xcbf2_9ce4_8422_2325_u64, 0x6c62_272e_07bb_0142];
     for (at, byte) in parts.iter().flat_map(|part| part.iter()).enumerate() {

@@ -1,4 +1,4 @@
-//! The images of static pods in the API, for people and schedulers to see.
+//! Mirror pods: API objects that make static pods visible to users and the scheduler.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,19 +12,19 @@ use crate::KubeletContext;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const HASH: &str = "kubernetes.io/config.hash";
-/// What failed is tried again after.
+/// Interval for retrying failed writes.
 const RETRY: Duration = Duration::from_secs(10);
 
 pub(crate) fn is_mirror(pod: &Pod) -> bool {
     pod.metadata().annotations().get(MIRROR).is_some()
 }
 
-/// Whether an object of the API stands for the static pod with this uid.
+/// Whether an API object is the mirror pod of the static pod with this uid.
 pub(crate) fn is_mirror_of(pod: &Pod, uid: &str) -> bool {
     pod.metadata().annotations().get(MIRROR) == Some(uid)
 }
 
-/// Keeps one image per static pod, and no others.
+/// Keeps one mirror pod per static pod, and deletes all others.
 pub(crate) fn start(host: &Arc<KubeletContext>) {
     let Some(objects) = host.api_pods.clone() else { return };
     let host = host.clone();
@@ -60,13 +60,14 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
                     good &= succeeded(&remove(&objects, pod).await);
                 }
                 let wait = if good { Duration::from_mins(5) } else { RETRY };
-                let _ = timeout(wait, host.mirror_pods_changed.notified()).await; // either is a reason to look
+                let _ = timeout(wait, host.mirror_pods_changed.notified()).await; // waits for a change or the timeout
                 sleep(Duration::from_millis(50)).await;
             }
         }
     });
 }
 
+/// Creates the mirror pod of a static pod; deletes an object that is in its place.
 async fn sync_mirror_pod(
     host: &KubeletContext,
     objects: &runtime::CachedApi<Pod>,

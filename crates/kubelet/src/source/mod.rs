@@ -1,4 +1,4 @@
-//! Where pods come from.
+//! Pod sources: the API server, static pod files and a URL.
 
 pub(crate) mod api;
 pub(crate) mod file;

@@ -1,4 +1,4 @@
-//! Static pods: what an address answers with, asked again and again.
+//! Pod source: static pods from a URL (`--manifest-url`), polled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,19 +15,19 @@ use tracing::warn;
 use super::manifest::{self, StaticPods};
 use crate::{Error, KubeletContext};
 
-/// Nobody tells us when the answer changes.
+/// Polling interval; HTTP servers do not notify us of changes.
 const POLL_PERIOD: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(10);
 const LARGEST: usize = 10 << 20;
 
-/// Whether pods can be asked for there.
+/// Validates the URL.
 pub(crate) fn check(url: &str) -> Result<Uri, Error> {
     let uri = url.parse::<Uri>().ok().filter(|uri| uri.host().is_some());
     uri.filter(|uri| uri.scheme_str() == Some("http"))
         .ok_or(Error::Unsupported("a --manifest-url that does not begin with http://"))
 }
 
-/// Asks the address; turns true after the first answer.
+/// Polls the URL; the receiver turns true after the first response.
 pub(crate) fn start(host: &Arc<KubeletContext>) -> watch::Receiver<bool> {
     let (done, on_read) = watch::channel(false);
     let Some(uri) = host.config.manifest_url.as_deref().and_then(|url| check(url).ok()) else {
@@ -56,7 +56,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> watch::Receiver<bool> {
                         done.send_replace(true);
                         host.mirror_pods_changed.notify_one();
                     }
-                    // What runs stays: an address that is away says nothing about its pods.
+                    // Running pods are kept: an unreachable server says nothing about its pods.
                     Err(error) => warn!(%uri, error, "pods cannot be read"),
                 }
                 sleep(POLL_PERIOD).await;
@@ -90,7 +90,7 @@ async fn read(mut answer: client::Response) -> Result<Vec<u8>, String> {
     Ok(body)
 }
 
-/// One pod, or the pods of a list.
+/// The manifests in a response: a single pod, or the items of a list.
 fn pods(answer: Value) -> Vec<Value> {
     if !matches!(answer["kind"].as_str(), Some("PodList" | "List")) {
         return vec![answer];

@@ -1,4 +1,4 @@
-//! The files of volumes that the kubelet writes: config maps, secrets, tokens, certificates, fields of the pod.
+//! Contents of the volumes that the kubelet writes: ConfigMaps, Secrets, tokens, certificates, downward API.
 
 use std::{
     collections::HashMap,
@@ -19,37 +19,37 @@ use crate::{
     objects::{Data, TokenProjection},
 };
 
-/// The bytes of all files that the kubelet writes for one pod. A pod can name the same object thousands of times,
-/// and most of these files are in the node's memory.
+/// Maximum size in bytes of all files that the kubelet writes for one pod. A pod can refer to the same object thousands
+/// of times, and most of these files are on tmpfs, in the node's memory.
 const MOST_BYTES: usize = 128 << 20;
 
-/// What the files of all pods take. They are the node's own memory: no limit of a pod's group counts for them.
+/// Sizes of the files of all pods. They use the node's own memory: they are not charged to a pod's cgroup.
 #[derive(Debug)]
 pub(crate) struct PodFiles {
-    /// Bytes.
+    /// Maximum size in bytes.
     most: usize,
-    /// By uid.
+    /// Size in bytes, by pod uid.
     by_pod: Mutex<HashMap<String, usize>>,
 }
 
-/// What the files of one pod take, while its volumes are put in place.
+/// Sizes of the files of one pod, while its volumes are set up.
 pub(super) struct Budget<'a> {
     files: &'a PodFiles,
     uid: &'a str,
-    /// Bytes so far.
+    /// Bytes used so far.
     spent: Mutex<usize>,
-    /// The object that was read last, by kind and name: many sources of a volume may name the same one.
+    /// The object that was read last, by kind and name: several sources of a volume may refer to the same one.
     last: Mutex<Option<(&'static str, String, Arc<Data>)>>,
 }
 
 impl PodFiles {
-    /// A tenth of the machine's memory, but at least what two pods may have.
+    /// The limit is a tenth of the host's memory, but at least the maximum of two pods.
     pub(crate) fn new(memory: i64) -> Self {
         let most = usize::try_from(memory / 10).unwrap_or_default().max(2 * MOST_BYTES);
         Self { most, by_pod: Mutex::default() }
     }
 
-    /// Begins to count the files of a pod. Those of pods that are no longer there do not count.
+    /// Begins to count the files of a pod. Pods that no longer exist are dropped from the count.
     pub(super) fn budget<'a>(
         &'a self,
         uid: &'a str,
@@ -59,7 +59,7 @@ impl PodFiles {
         Budget { files: self, uid, spent: Mutex::default(), last: Mutex::default() }
     }
 
-    /// Takes note that a pod's files are at least so large.
+    /// Records that a pod's files have at least this size; fails if all pods together exceed the limit.
     fn grow(&self, uid: &str, bytes: usize) -> Result<(), String> {
         let mut by_pod = self.lock();
         let known = by_pod.get(uid).copied().unwrap_or_default();
@@ -89,13 +89,13 @@ impl Budget<'_> {
         Ok(())
     }
 
-    /// All files are in place: what there were more before no longer counts.
+    /// All files are written: replaces the recorded size by the current one, which may be smaller.
     pub(super) fn finish(&self) {
         let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         self.files.lock().insert(self.uid.to_owned(), spent);
     }
 
-    /// The object if it is the one that was read last.
+    /// The object, if it is the one that was read last.
     pub(super) fn known(&self, kind: &str, name: &str) -> Option<Arc<Data>> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let same = last.as_ref().filter(|(of, known, _)| *of == kind && known == name);
@@ -110,14 +110,16 @@ impl Budget<'_> {
     }
 }
 
+/// Which keys of a ConfigMap or Secret to project, with what mode and owner.
 pub(super) struct KeySelection<'a> {
     pub(super) items: &'a List<KeyToPath>,
     pub(super) mode: i32,
-    /// The owner of files that name none.
+    /// Owner of files whose item names none.
     pub(super) user: Option<i64>,
     pub(super) optional: Option<bool>,
 }
 
+/// Reads the sources of a volume.
 pub(super) struct Reader<'a> {
     pub(super) host: &'a KubeletContext,
     pub(super) pod: &'a Pod,
@@ -154,6 +156,7 @@ impl Reader<'_> {
         project_keys(data.as_deref(), ("secret", name), part, self.budget)
     }
 
+    /// The files of one source of a projected volume.
     pub(super) async fn projection(
         &self,
         at: usize,
@@ -195,7 +198,7 @@ impl Reader<'_> {
         Err("a projection without a source".into())
     }
 
-    /// A key and its certificate, in one file or in two.
+    /// The private key and certificate chain of a `podCertificate` source, in one file or in two.
     async fn certificate(
         &self,
         at: usize,
@@ -221,8 +224,8 @@ impl Reader<'_> {
         wanted.map(|(path, content)| Ok((path.to_owned(), file(content)?))).collect()
     }
 
-    /// A file that only its owner reads where it has one, or where a group is given the volume: the user that is
-    /// named for it, or else the one that all containers run as.
+    /// A file with credentials. Its owner is the given user, or else the one that all containers run as. It gets mode
+    /// 0600 if it has an owner or the pod has an fsGroup.
     fn private(
         &self,
         content: String,
@@ -266,7 +269,7 @@ impl Reader<'_> {
     }
 }
 
-/// The user that all containers of the pod are to run as, if they agree.
+/// The user that all containers of the pod run as; `None` if they differ.
 pub(super) fn common_user(pod: &Pod) -> Option<i64> {
     let spec = pod.spec();
     let of_pod = spec.security_context().and_then(PodSecurityContext::run_as_user);
@@ -284,7 +287,7 @@ fn owner(user: Option<i64>) -> Option<u32> {
     user.and_then(|user| user.try_into().ok())
 }
 
-/// All of an object's keys, or those that are named.
+/// The files of a ConfigMap or Secret: all keys, or the selected ones.
 pub(super) fn project_keys(
     data: Option<&Data>,
     (kind, name): (&str, &str),

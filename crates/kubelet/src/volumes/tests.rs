@@ -66,7 +66,7 @@ fn a_secret_file_belongs_to_the_user_that_all_containers_run_as() {
     assert_eq!(user(&one("7", &debug)), None);
 }
 
-/// The same large object, named again and again.
+/// The same large object, referenced many times.
 #[test]
 fn the_files_of_a_pod_are_bounded() {
     let files = PodFiles::new(0);
@@ -88,7 +88,7 @@ fn the_files_of_a_pod_are_bounded() {
     assert!(error.contains("larger than 134217728 bytes"), "{error}");
 }
 
-/// As many pods as the node takes, each with as much as it may have.
+/// Many pods, each with the maximum size.
 #[test]
 fn the_files_of_all_pods_are_bounded() {
     let files = PodFiles::new(0);

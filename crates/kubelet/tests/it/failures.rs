@@ -1,10 +1,10 @@
-//! What goes wrong is said where people look, and tried again.
+//! Failures show up in the pod's status, and are retried.
 
 use api::core::{ConfigMap, Pod};
 
 use crate::World;
 
-/// Each way to fail: what fails, how the pod is, the reason and the message that its container waits with.
+/// Each failure: the call that fails, the pod's spec, and the waiting reason and message of its container.
 #[tokio::test]
 async fn each_failure_has_its_reason() {
     let world = World::start().await;
@@ -59,7 +59,7 @@ async fn each_failure_has_its_reason() {
         }
         assert_eq!(world.get::<Pod>(name).await.status().phase(), "Pending", "{name}");
     }
-    // What was lacking is there now, or works again.
+    // The cause of the failure is removed.
     world.runtime.stop_failing();
     world.create::<ConfigMap>(r#"{"metadata":{"name":"settings"},"data":{"A":"1"}}"#).await;
     for name in ["config", "create"] {
@@ -87,7 +87,7 @@ async fn a_sandbox_that_fails_is_tried_again_and_its_pod_can_be_deleted() {
     world.delete::<Pod>("never").await;
     world.until_gone::<Pod>("never").await;
 
-    // A pod that the node has no room for fails, and nothing of it is made.
+    // A pod that does not fit on the node fails, and nothing is created for it.
     let huge = r#""containers":[{"name":"c","image":"present:1","resources":{"requests":{"cpu":"9999"}}}]"#;
     world.pod("huge", huge).await;
     let pod = world.until_phase("huge", "Failed").await;
@@ -96,7 +96,7 @@ async fn a_sandbox_that_fails_is_tried_again_and_its_pod_can_be_deleted() {
     world.stop().await;
 }
 
-/// Time is up: what runs is stopped, and the pod fails.
+/// activeDeadlineSeconds: running containers are killed, and the pod fails.
 #[tokio::test]
 async fn a_deadline_ends_a_pod() {
     let world = World::start().await;

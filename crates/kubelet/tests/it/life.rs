@@ -1,4 +1,4 @@
-//! A pod from its first sandbox to its last file.
+//! The life of a pod, from its first sandbox to the removal of its last file.
 
 use api::core::Pod;
 use testkit::condition;
@@ -50,7 +50,7 @@ async fn init_containers_run_first_and_everything_ends_in_order() {
     world.delete::<Pod>("p").await;
     world.until_gone::<Pod>("p").await;
     let ended = world.runtime.calls("p").split_off(calls.len());
-    // The hook comes first and takes from the grace period; what was removed is gone from the runtime.
+    // The preStop hook runs first and uses up part of the grace period; removed containers are gone from the runtime.
     assert_eq!(ended[0], "ExecSync p/c#0 say bye", "{ended:?}");
     let stop = ended[1].strip_prefix("StopContainer p/c#0 ").expect("then it is stopped");
     assert!((1..=7).contains(&stop.parse::<i64>().expect("seconds")), "{ended:?}");
@@ -62,7 +62,7 @@ async fn init_containers_run_first_and_everything_ends_in_order() {
     world.stop().await;
 }
 
-/// What a kubelet finds when it starts again: it changes nothing of what runs, and ends what was deleted meanwhile.
+/// A restarted kubelet leaves running containers alone, and terminates pods that were deleted meanwhile.
 #[tokio::test]
 async fn a_kubelet_that_starts_again_keeps_what_runs() {
     let mut world = World::start().await;
@@ -76,7 +76,7 @@ async fn a_kubelet_that_starts_again_keeps_what_runs() {
     world.start_kubelet().await;
     world.until_call("deleted", "RemovePodSandbox deleted#0").await;
     assert!(world.runtime.calls("deleted").len() > deleted.len());
-    // A pod that comes after the start is run, and nothing was done to the other meanwhile.
+    // A pod that is created after the restart is run, and the other one was left alone meanwhile.
     world.pod("later", ONE).await;
     world.until::<Pod>("later", "ready", Pod::is_ready).await;
     assert_eq!(world.runtime.calls("kept"), kept);
@@ -86,7 +86,7 @@ async fn a_kubelet_that_starts_again_keeps_what_runs() {
     world.stop().await;
 }
 
-/// A runtime without events has to be asked, and what happens is noticed all the same.
+/// A runtime without events is polled, and changes are noticed all the same.
 #[tokio::test]
 async fn a_runtime_without_events_is_asked() {
     let world = World::start_with(Runtime::new().without_events()).await;
@@ -101,7 +101,7 @@ async fn a_runtime_without_events_is_asked() {
     world.stop().await;
 }
 
-/// A pod from a file runs, the API server shows it, and it goes with the file.
+/// A pod from a file runs, has a mirror pod in the API server, and is terminated when the file is deleted.
 #[tokio::test]
 async fn a_static_pod_has_a_mirror() {
     let world = World::start().await;
@@ -113,7 +113,7 @@ async fn a_static_pod_has_a_mirror() {
     assert_eq!(mirror.spec().node_name(), "n");
     assert!(mirror.metadata().annotations().get("kubernetes.io/config.mirror").is_some());
     assert_eq!(world.runtime.running(), ["web-n/c#0"]);
-    // Deleting the mirror does not end the pod: it is shown again.
+    // Deleting the mirror pod does not terminate the pod: the mirror is created again.
     let uid = mirror.metadata().uid().to_owned();
     world.delete_now::<Pod>("web-n").await;
     world.until::<Pod>("web-n", "another mirror", |pod| pod.metadata().uid() != uid).await;

@@ -1,5 +1,5 @@
-//! The kubelet between a real API server and a scripted container runtime: pods and states of containers in, calls
-//! of the Container Runtime Interface and statuses out.
+//! Tests of the kubelet between a real API server and a scripted container runtime: the input is pods and container
+//! states, the output is CRI calls and pod statuses.
 
 mod failures;
 mod life;

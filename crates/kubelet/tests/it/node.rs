@@ -1,4 +1,4 @@
-//! What the kubelet says of its node.
+//! Registration and status of the node.
 
 use api::{coordination::Lease, core::Node};
 use client::Api;

@@ -1,4 +1,4 @@
-//! Containers that end, by themselves, by their probes or with their sandbox.
+//! Restarts of containers that exit, fail their probes or lose their sandbox.
 
 use api::core::{ContainerStateTerminated, ContainerStatus, Pod};
 
@@ -8,7 +8,7 @@ fn first(pod: &Pod) -> Option<ContainerStatus> {
     pod.status().container_statuses().iter().next().cloned()
 }
 
-/// What each restart policy makes of each exit code.
+/// Every restart policy with every kind of exit code.
 #[tokio::test]
 async fn restart_policies() {
     let world = World::start().await;
@@ -44,12 +44,12 @@ async fn restart_policies() {
         let calls = world.runtime.calls(name);
         let started = calls.iter().filter(|call| call.starts_with("StartContainer")).count();
         assert_eq!(started, 1 + usize::from(again), "{name}: {calls:?}");
-        // what has ended for good leaves nothing that runs, and keeps its object
+        // a finished pod has no running container, and keeps its API object
         if !again {
             world.until_call(name, &format!("StopPodSandbox {name}#0")).await;
         }
     }
-    // The second failure in a row waits.
+    // The second consecutive failure is delayed by the back-off.
     world.runtime.exit("always-1", "c", 1);
     let message = world.until_waiting("always-1", "CrashLoopBackOff").await;
     let uid = world.get::<Pod>("always-1").await.metadata().uid().to_owned();
@@ -97,7 +97,7 @@ async fn probes_decide_about_restarts_and_readiness() {
     world.stop().await;
 }
 
-/// A pod survives its sandbox: everything in it begins again in another.
+/// A pod survives the loss of its sandbox: its containers are started again in a new one.
 #[tokio::test]
 async fn a_sandbox_that_ends_is_replaced() {
     let world = World::start().await;

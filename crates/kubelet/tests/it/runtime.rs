@@ -1,5 +1,5 @@
-//! A container runtime that runs nothing: it keeps what it is told, does what the test's script says, and writes down
-//! every call that changes something.
+//! A fake container runtime: it stores what it is given, follows the test's script, and records every call that changes
+//! something.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -17,7 +17,7 @@ use object::{Clock as _, SystemClock};
 use tokio::sync::broadcast;
 use tonic::Status;
 
-/// The address of every pod.
+/// IP address of every pod.
 pub(crate) const POD_IP: &str = "192.0.2.77";
 
 #[derive(Clone)]
@@ -26,12 +26,12 @@ pub(crate) struct Runtime(Arc<Mutex<State>>, broadcast::Sender<ContainerEventRes
 struct State {
     /// Calls in order, such as `StartContainer pod/name#0`.
     calls: Vec<String>,
-    /// Calls that are to fail, with the message of each failure; they succeed once none is left.
+    /// Calls that are to fail, with the message of each failure; once the list is empty, calls succeed.
     failures: HashMap<String, Vec<String>>,
-    /// Exit codes of commands that are run in containers; 0 if not named.
+    /// Exit codes of commands that are run in containers; 0 if not listed.
     exit_codes: HashMap<String, i32>,
     sandboxes: BTreeMap<String, PodSandboxStatus>,
-    /// By id, with the sandbox of each.
+    /// Containers by id, with the sandbox of each.
     containers: BTreeMap<String, (String, ContainerStatus)>,
     images: Vec<String>,
     network: Result<(), String>,
@@ -64,7 +64,7 @@ impl Runtime {
         self.state().calls.iter().filter(of_pod).cloned().collect()
     }
 
-    /// The next call of this kind fails, and those after it if the name is given again.
+    /// Makes the next call of this kind fail; can be repeated for further calls.
     pub(crate) fn fail(&self, call: &str, message: &str) {
         self.state().failures.entry(call.into()).or_default().push(message.into());
     }
@@ -74,23 +74,23 @@ impl Runtime {
         self.state().failures.clear();
     }
 
-    /// Commands that run from now on end with this code.
+    /// Commands that run from now on exit with this code.
     pub(crate) fn set_exit_code(&self, command: &str, code: i32) {
         self.state().exit_codes.insert(command.into(), code);
     }
 
-    /// Whether the runtime's network works, or why not.
+    /// Sets whether the runtime's network is ready, or why not.
     pub(crate) fn set_network(&self, network: Result<(), String>) {
         self.state().network = network;
     }
 
-    /// A runtime that knows no events has to be asked.
+    /// A runtime without container events, which must be polled.
     pub(crate) fn without_events(self) -> Self {
         self.state().has_events = false;
         self
     }
 
-    /// A process ends by itself.
+    /// A container exits by itself.
     pub(crate) fn exit(&self, pod: &str, container: &str, code: i32) {
         let mut state = self.state();
         let running = ContainerState::ContainerRunning;
@@ -103,7 +103,7 @@ impl Runtime {
         self.tell(&state, &id);
     }
 
-    /// The sandbox of a pod ends by itself, with all that runs in it.
+    /// The sandbox of a pod dies, with all containers in it.
     pub(crate) fn end_sandbox(&self, pod: &str) {
         let mut state = self.state();
         let id = state
@@ -118,7 +118,7 @@ impl Runtime {
         ended.iter().for_each(|id| self.tell(&state, id));
     }
 
-    /// The configuration that a running container was created with is not kept; its mounts and labels are.
+    /// The running containers of all pods, as `pod/name#attempt`.
     pub(crate) fn running(&self) -> Vec<String> {
         let state = self.state();
         let running = state
@@ -154,7 +154,7 @@ impl Runtime {
             created_at: now(),
             ..Default::default()
         };
-        let _ = self.1.send(event); // nobody listens where the kubelet is away
+        let _ = self.1.send(event); // fails while the kubelet is stopped
     }
 }
 
@@ -164,7 +164,7 @@ impl State {
         format!("{kind}{:04}", self.last_id)
     }
 
-    /// Writes a call down; fails it if the script says so.
+    /// Records a call; fails it if the script says so.
     fn call(&mut self, call: String) -> Result<(), Status> {
         let failures = self.failures.get_mut(&call);
         let failure = failures.filter(|all| !all.is_empty()).map(|all| all.remove(0));
@@ -217,7 +217,7 @@ impl State {
     }
 }
 
-/// The calls that the kubelet makes.
+/// The CRI calls that the kubelet makes.
 impl Runtime {
     #[expect(clippy::unused_self, reason = "all calls look alike")]
     pub(crate) fn version(&self, _: VersionRequest) -> Result<VersionResponse, Status> {

@@ -18,7 +18,8 @@ use crate::runtime::Runtime;
 
 type Streaming<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// `RuntimeService` from the calls that `Runtime` answers, those it does not know, and streams it does not know.
+/// Implements `RuntimeService` from three lists: calls that `Runtime` handles, unimplemented calls, and unimplemented
+/// streams.
 macro_rules! runtime_service {
     (
         { $($name:ident($request:ty) -> $response:ty;)* }
@@ -152,7 +153,7 @@ impl ImageService for Runtime {
     }
 }
 
-/// Serves both services until the runtime of the test ends.
+/// Serves both services until the test's runtime ends.
 pub(crate) async fn serve(runtime: Runtime, listener: UnixListener) {
     let served = Server::builder()
         .add_service(RuntimeServiceServer::new(runtime.clone()))

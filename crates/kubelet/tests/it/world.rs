@@ -1,5 +1,5 @@
-//! One node `n`: an API server, a kubelet and a scripted runtime. What the kubelet writes is in folders and control
-//! groups of the test's own.
+//! Test fixture: one node `n` with an API server, a kubelet and a scripted runtime. The kubelet uses directories and
+//! cgroups of the test's own.
 
 use std::{
     ops::Deref,
@@ -22,7 +22,7 @@ pub(crate) struct World {
     objects: Objects,
     group: String,
     serving: JoinHandle<()>,
-    /// Absent while the kubelet is away.
+    /// `None` while the kubelet is stopped.
     kubelet: Option<Context>,
 }
 
@@ -74,7 +74,7 @@ impl World {
         self.kubelet.take().expect("it runs").stop().await;
     }
 
-    /// A pod of this node; `spec` is what stands in the spec beside the node's name.
+    /// Creates a pod bound to this node; `spec` is the rest of its spec.
     pub(crate) async fn pod(&self, name: &str, spec: &str) -> Pod {
         let json = format!(
             r#"{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":"n",
@@ -83,7 +83,7 @@ impl World {
         self.create::<Pod>(&json).await
     }
 
-    /// Waits until the calls about a pod are these, and no others.
+    /// Waits until the recorded calls about a pod are exactly these.
     #[track_caller]
     pub(crate) fn until_calls(&self, pod: &str, expected: &[&str]) -> impl Future<Output = ()> {
         let (runtime, pod) = (self.runtime.clone(), pod.to_owned());
@@ -94,7 +94,7 @@ impl World {
         })
     }
 
-    /// Waits until the runtime was called so.
+    /// Waits until this call about a pod was recorded.
     #[track_caller]
     pub(crate) fn until_call(&self, pod: &str, call: &str) -> impl Future<Output = ()> {
         let (runtime, pod, call) = (self.runtime.clone(), pod.to_owned(), call.to_owned());
@@ -110,7 +110,7 @@ impl World {
         self.until::<Pod>(pod, phase.to_owned(), move |pod| pod.status().phase() == expected)
     }
 
-    /// Waits until a pod's only container waits for this reason; gives the message.
+    /// Waits until the only container of a pod is waiting for this reason; returns the message.
     #[track_caller]
     pub(crate) fn until_waiting(&self, pod: &str, reason: &str) -> impl Future<Output = String> {
         let expected = reason.to_owned();
@@ -143,7 +143,7 @@ impl Deref for World {
     }
 }
 
-/// Why the first container waits: reason and message.
+/// The waiting reason and message of the first container.
 pub(crate) fn waiting(pod: &Pod) -> Option<(String, String)> {
     let status = pod.status();
     let first = status.container_statuses().iter().next()?;

@@ -1,4 +1,4 @@
-//! Ending all processes of a group.
+//! Kills all processes of a cgroup.
 
 use std::{
     fs, io,
@@ -9,15 +9,15 @@ use std::{
 
 use super::{BESIDE, Cgroup, tree::with_descendants};
 
-/// A process that does not die in this time is stuck in the kernel: more signals do not help.
+/// A process that is not dead after this time is stuck in the kernel: more signals do not help.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How long one freeze may take; processes in the middle of input or output freeze late.
+/// How long to wait for a freeze; processes in the middle of I/O freeze late.
 const LONGEST_FREEZE: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Cgroup {
-    /// Kills the processes of the group and of all groups below it until none is left: at once
-    /// with `cgroup.kill` where the kernel has it, else frozen, so that none is born meanwhile.
+    /// Kills the processes of the cgroup and its descendants until none is left: atomically with `cgroup.kill` where
+    /// the kernel has it, otherwise frozen, so that none can fork meanwhile.
     pub fn kill_all(&self) -> io::Result<()> {
         let began = Instant::now();
         let mut round = 0;
@@ -33,14 +33,14 @@ impl Cgroup {
             if round > 0 || !self.kill_at_once() {
                 self.freeze();
                 self.signal();
-                self.thaw(); // a frozen process does not die, whoever froze it
+                self.thaw(); // a frozen process does not die
             }
             self.wait_until_empty(PAUSE * (1 << round.min(6)));
             round += 1;
         }
     }
 
-    /// Whether the kernel was told to end all of them itself.
+    /// Writes `cgroup.kill`; returns whether that succeeded.
     fn kill_at_once(&self) -> bool {
         let folder = self.dirs.iter().find(|(name, _)| self.unified || name == BESIDE);
         folder.is_some_and(|(_, folder)| fs::write(folder.join("cgroup.kill"), "1").is_ok())
@@ -48,7 +48,7 @@ impl Cgroup {
 
     fn signal(&self) {
         for pid in self.processes() {
-            let _ = crate::process::kill(pid, libc::SIGKILL); // may be gone already
+            let _ = crate::process::kill(pid, libc::SIGKILL); // it may no longer exist
         }
     }
 
@@ -59,11 +59,11 @@ impl Cgroup {
         }
     }
 
-    /// Whoever is still running after that is killed as it runs.
+    /// Freezes the cgroup. Processes that are still running afterwards are killed while they run.
     fn freeze(&self) {
         let Some((folder, file, frozen, _)) = self.freezer() else { return };
         if fs::write(folder.join(file), frozen).is_err() || self.unified {
-            return; // in version 2 a signal ends frozen processes too
+            return; // in version 2 SIGKILL also kills frozen processes
         }
         let began = Instant::now();
         let state = || fs::read_to_string(folder.join(file)).unwrap_or_default();
@@ -72,11 +72,11 @@ impl Cgroup {
         }
     }
 
-    /// Groups below may have been frozen on their own.
+    /// Thaws the cgroup and its descendants, which may have been frozen on their own.
     fn thaw(&self) {
         let Some((folder, file, _, thawed)) = self.freezer() else { return };
         for group in with_descendants(&folder) {
-            let _ = fs::write(group.join(file), thawed); // may be gone already
+            let _ = fs::write(group.join(file), thawed); // it may no longer exist
         }
     }
 
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::cgroup::Hierarchies;
 
-    /// A group of its own, with and without the hierarchy that has `cgroup.kill`.
+    /// New cgroups, with and without the hierarchy that has `cgroup.kill`.
     fn groups(name: &str) -> Vec<Cgroup> {
         let detected = Hierarchies::detect().expect("cgroups");
         let mut all = vec![detected.clone()];

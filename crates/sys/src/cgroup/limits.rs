@@ -1,14 +1,14 @@
-//! Limits of groups, in the words of either version.
+//! Cgroup limits, for both versions.
 
 use std::{collections::BTreeMap, io};
 
 use super::Cgroup;
 
-/// What a group may use. `None` leaves the kernel's value.
+/// Limits of a cgroup. `None` keeps the current value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub cpu_shares: Option<u64>,
-    /// Microseconds in each period; negative: no limit.
+    /// Microseconds per period; negative: no limit.
     pub cpu_quota: Option<i64>,
     pub cpu_period: Option<u64>,
     /// Bytes; negative: no limit.
@@ -18,7 +18,7 @@ pub struct Limits {
     pub pids: Option<i64>,
     pub cpuset_cpus: Option<String>,
     pub cpuset_mems: Option<String>,
-    /// (page size such as `2MB`, bytes)
+    /// Page size such as `2MB`, and bytes.
     pub huge_pages: Vec<(String, u64)>,
     /// Files of version 2 to write, by name.
     pub unified: BTreeMap<String, String>,
@@ -53,7 +53,8 @@ impl Cgroup {
         self.limit_huge_pages(&limits.huge_pages, "limit_in_bytes")
     }
 
-    /// Memory with swap may not be below memory, so the order depends on the direction.
+    /// Sets the limits of memory and of memory with swap. The latter must not be below the former, so the order depends
+    /// on the direction of the change.
     fn limit_memory_v1(&self, memory: i64, both: Option<i64>) -> io::Result<()> {
         let file = "memory.memsw.limit_in_bytes";
         let swap = self.controller_dir("memory").is_some_and(|folder| folder.join(file).exists());
@@ -101,7 +102,8 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Kubelets say zero for every size that nobody asked for, also where no controller counts them.
+    /// Sets the limits of huge pages. Kubelets pass zero for every size that was not requested, which is skipped
+    /// without a hugetlb controller.
     fn limit_huge_pages(&self, limits: &[(String, u64)], file: &str) -> io::Result<()> {
         for (size, bytes) in limits {
             let file = format!("hugetlb.{size}.{file}");

@@ -1,7 +1,7 @@
-//! A group and the groups below it.
+//! A cgroup and its descendants.
 //!
-//! A container that may write to its group can make groups below it and move into them, in one
-//! hierarchy and not in another. Whoever ends or removes a group looks at all of them.
+//! A container that may write to its cgroup can create child cgroups and move into them, in one hierarchy and not in
+//! another. Killing and removing a cgroup therefore covers all of them.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use std::{
 use super::Cgroup;
 
 impl Cgroup {
-    /// The processes of the group and of all groups below it, in any hierarchy.
+    /// The processes of the cgroup and its descendants, in any hierarchy.
     pub fn processes(&self) -> BTreeSet<i32> {
         let mut all = BTreeSet::new();
         for (_, folder) in &self.dirs {
@@ -24,11 +24,11 @@ impl Cgroup {
                 all.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
             }
         }
-        all.remove(&0); // a process of another pid namespace has no number here
+        all.remove(&0); // 0 is a process outside of this PID namespace
         all
     }
 
-    /// Removes the group, and empty ones below it.
+    /// Removes the cgroup and its empty descendants.
     pub fn remove(&self) -> io::Result<()> {
         for (_, folder) in &self.dirs {
             for group in with_descendants(folder).iter().rev() {
@@ -39,17 +39,17 @@ impl Cgroup {
     }
 }
 
-/// A group's folder and all folders below it, each after its parent. Empty where it is none.
+/// The directory of a cgroup and all directories below it, each after its parent. Empty if it does not exist.
 pub(super) fn with_descendants(folder: &Path) -> Vec<PathBuf> {
     descendants_until(folder, |_| false)
 }
 
-/// The same, without what is below groups that are `last`.
+/// Like `with_descendants`, but does not descend below cgroups that are `last`.
 pub(super) fn descendants_until(folder: &Path, last: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     let mut at = 0;
     while let Some(group) = found.get(at) {
-        // A group counts a link for itself, one in its parent, and one for each child.
+        // A cgroup directory has a link for itself, one in its parent, and one for each child.
         let Ok(data) = fs::symlink_metadata(group) else {
             found.remove(at);
             continue;
@@ -67,7 +67,7 @@ pub(super) fn descendants_until(folder: &Path, last: impl Fn(&Path) -> bool) -> 
 fn remove(folder: &Path) -> io::Result<()> {
     for _ in 0..50 {
         match fs::remove_dir(folder) {
-            // the kernel lets go of the last process a little after it was reaped
+            // the kernel releases the last process a little after it was reaped
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 thread::sleep(Duration::from_millis(2));
             }

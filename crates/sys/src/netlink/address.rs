@@ -1,4 +1,4 @@
-//! Addresses of interfaces, and permanent neighbours, which spare a pod its ARP.
+//! IP addresses of interfaces, and permanent neighbour entries, which make ARP unnecessary for pods.
 
 use super::Result;
 use super::message::{Attributes, ip, number};
@@ -17,7 +17,7 @@ const NDA_LLADDR: u16 = 2;
 const NO_DUPLICATE_DETECTION: u8 = 0x02;
 const PERMANENT: u16 = 0x80;
 
-/// An address with its prefix on the interface of that index.
+/// An address and its prefix length, on the interface with this index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address {
     pub index: u32,
@@ -25,7 +25,7 @@ pub struct Address {
     pub prefix: u8,
 }
 
-/// A fixed entry of the neighbour table.
+/// A permanent entry of the neighbour table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
     pub index: u32,
@@ -33,7 +33,7 @@ pub struct Neighbour {
     pub mac: [u8; 6],
 }
 
-/// Adds an address, or leaves it where it is there already.
+/// Adds an address; succeeds if it already exists.
 pub fn add_address(socket: &mut Socket, address: Address) -> Result<()> {
     let what = format!("add address {}/{}", address.ip, address.prefix);
     let flags = if address.ip.is_ipv6() { NO_DUPLICATE_DETECTION } else { 0 };
@@ -44,7 +44,7 @@ pub fn add_address(socket: &mut Socket, address: Address) -> Result<()> {
     })
 }
 
-/// Every address of the namespace.
+/// All addresses in the network namespace.
 pub fn addresses(socket: &mut Socket) -> Result<Vec<Address>> {
     socket.dump("list addresses", GET_ADDRESS, &[0; 8], |body| {
         let attributes = Attributes(body.get(8..)?);
@@ -53,6 +53,7 @@ pub fn addresses(socket: &mut Socket) -> Result<Vec<Address>> {
     })
 }
 
+/// Sets a permanent neighbour entry.
 pub fn set_neighbour(socket: &mut Socket, neighbour: Neighbour) -> Result<()> {
     let what = format!("set neighbour {}", neighbour.ip);
     let mut fixed = [0; 12];

@@ -1,28 +1,28 @@
-//! An address range in CIDR notation.
+//! IP ranges in CIDR notation.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An address with the length of its prefix; the address may lie inside the range.
+/// An address with a prefix length; the address may be any one of the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cidr {
     pub ip: IpAddr,
     pub prefix: u8,
 }
 
-/// Not an address range.
+/// The text is not a CIDR.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address range such as 10.244.0.0/16")]
 pub struct ParseCidrError(String);
 
 impl Cidr {
-    /// The range of one address.
+    /// The range of a single address.
     pub fn host(ip: IpAddr) -> Self {
         Self { ip, prefix: if ip.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// Every address of the same family.
+    /// The range of all addresses of the same family.
     pub fn any_of_family(ip: IpAddr) -> Self {
         let ip = match ip {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -31,6 +31,7 @@ impl Cidr {
         Self { ip, prefix: 0 }
     }
 
+    /// The network mask.
     pub fn mask(self) -> IpAddr {
         match self.ip {
             IpAddr::V4(_) => {
@@ -58,13 +59,13 @@ impl Cidr {
             && Self { ip, prefix: self.prefix }.network() == self.network()
     }
 
-    /// How many addresses, as far as 32 bits count.
+    /// Number of addresses, at most `u32::MAX`.
     pub fn size(self) -> u32 {
         let bits = if self.ip.is_ipv4() { 32 } else { 128 };
         1_u32.checked_shl(bits - u32::from(self.prefix)).unwrap_or(u32::MAX)
     }
 
-    /// The address at a distance from the first one, if it is inside.
+    /// The address at an offset from the first one; `None` if it is outside of the range.
     pub fn nth(self, distance: u32) -> Option<IpAddr> {
         let ip = match self.network() {
             IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits().checked_add(distance)?).into(),

@@ -1,5 +1,5 @@
-//! Flows that the kernel remembers: a UDP client that keeps sending is led to
-//! where its first packet went, even when nobody is there any more.
+//! Conntrack entries of UDP. A client that keeps sending is forwarded to the endpoint of its first packet, even if that
+//! endpoint no longer exists, until the entry is deleted.
 
 use super::message::{Attributes, ip};
 use super::socket::Socket;
@@ -18,21 +18,21 @@ const SOURCE_PORT: u16 = 2;
 const DESTINATION_PORT: u16 = 3;
 const UDP: u8 = 17;
 
-/// A UDP flow: where it was sent to, and who answers.
+/// A conntrack entry of a UDP flow: its original destination, and the address that replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConntrackEntry {
     pub original_destination: (IpAddr, u16),
     pub reply_source: (IpAddr, u16),
-    /// The original direction, as the kernel wrote it.
+    /// The tuple of the original direction, as the kernel encoded it.
     key: Vec<u8>,
 }
 
-/// Every UDP flow of both families.
+/// All UDP conntrack entries of both families.
 pub fn udp_conntrack_entries(socket: &mut Socket) -> Result<Vec<ConntrackEntry>> {
     socket.dump("list flows", GET, &[0; 4], read)
 }
 
-/// Forgets a flow: its next packet is looked at anew.
+/// Deletes a conntrack entry, so that the next packet of the flow is evaluated by the rules again.
 pub fn delete_conntrack_entry(socket: &mut Socket, flow: &ConntrackEntry) -> Result<()> {
     let what = format!("remove flow to {}", flow.original_destination.0);
     socket.request(&what, (DELETE, 0), &[family(flow.original_destination.0), 0, 0, 0], |m| {
@@ -42,7 +42,7 @@ pub fn delete_conntrack_entry(socket: &mut Socket, flow: &ConntrackEntry) -> Res
     })
 }
 
-/// None is a flow of another protocol.
+/// Parses an entry; `None` for other protocols.
 fn read(body: &[u8]) -> Option<ConntrackEntry> {
     let attributes = Attributes(body.get(4..)?);
     let key = attributes.value(ORIGINAL)?;
@@ -53,7 +53,7 @@ fn read(body: &[u8]) -> Option<ConntrackEntry> {
     })
 }
 
-/// One end of one direction; its address has another number in each family.
+/// Address and port of one end of a tuple; the attribute of the address differs by family.
 fn end(tuple: &[u8], (four, six): (u16, u16), port: u16) -> Option<(IpAddr, u16)> {
     let protocol = Attributes(Attributes(tuple).value(PROTOCOL)?);
     if protocol.value(NUMBER)? != [UDP] {

@@ -1,4 +1,4 @@
-//! Network interfaces: bridges and veth pairs, made, changed, listed, removed.
+//! Network interfaces: bridges and veth pairs.
 
 use super::message::{Attributes, number};
 use super::socket::{CREATE, EXCLUSIVE, Socket};
@@ -24,7 +24,7 @@ const PORT_MODE: u16 = 4;
 
 const UP: u32 = 1;
 
-/// An interface of the current namespace.
+/// An interface of the current network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     pub index: u32,
@@ -33,12 +33,12 @@ pub struct Link {
     pub mtu: u32,
     pub up: bool,
     pub master: Option<u32>,
-    /// The driver: "bridge", "veth"; none for physical ones.
+    /// The driver, such as "bridge" or "veth"; `None` for physical interfaces.
     pub kind: Option<String>,
 }
 
-/// A veth pair: one end here and up, the other in `peer_namespace` and down (the
-/// kernel brings up no interface before its peer is known).
+/// A veth pair. One end is here and up, the other one in `peer_namespace` and down, because the kernel does not bring
+/// up an interface before its peer exists.
 #[derive(Debug)]
 pub struct Veth<'a> {
     pub name: &'a str,
@@ -49,10 +49,12 @@ pub struct Veth<'a> {
     pub mtu: u32,
 }
 
+/// All interfaces of the network namespace.
 pub fn links(socket: &mut Socket) -> Result<Vec<Link>> {
     socket.dump("list links", GET, &header(0, 0, 0), read)
 }
 
+/// The interface with this name; `NoLink` if it does not exist.
 pub fn link(socket: &mut Socket, name: &str) -> Result<Link> {
     let what = format!("find interface {name}");
     let found = socket.get(&what, GET, &header(0, 0, 0), |m| {
@@ -65,7 +67,7 @@ pub fn link(socket: &mut Socket, name: &str) -> Result<Link> {
     }
 }
 
-/// Makes a bridge that is up.
+/// Creates a bridge and brings it up.
 pub fn add_bridge(socket: &mut Socket, name: &str, mac: [u8; 6]) -> Result<()> {
     let what = format!("add bridge {name}");
     socket.request(&what, (NEW, CREATE | EXCLUSIVE), &header(0, UP, UP), |m| {
@@ -75,6 +77,7 @@ pub fn add_bridge(socket: &mut Socket, name: &str, mac: [u8; 6]) -> Result<()> {
     })
 }
 
+/// Creates a veth pair.
 pub fn add_veth(socket: &mut Socket, veth: &Veth<'_>) -> Result<()> {
     let what = format!("add interface {}", veth.name);
     let namespace = veth.peer_namespace.as_fd().as_raw_fd().cast_unsigned();
@@ -124,7 +127,7 @@ pub fn set_master(socket: &mut Socket, index: u32, bridge: u32) -> Result<()> {
     })
 }
 
-/// Lets a bridge port send a frame back to where it came from.
+/// Sets hairpin mode: whether a bridge port sends a frame back to the port it came from.
 pub fn set_hairpin(socket: &mut Socket, index: u32, on: bool) -> Result<()> {
     socket.request(&format!("set hairpin of {index}"), (NEW, 0), &header(index, 0, 0), |m| {
         m.nested(INFO, |m| {
@@ -135,7 +138,7 @@ pub fn set_hairpin(socket: &mut Socket, index: u32, on: bool) -> Result<()> {
     })
 }
 
-/// struct ifinfomsg.
+/// `struct ifinfomsg`.
 fn header(index: u32, flags: u32, change: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[4..8].copy_from_slice(&index.to_ne_bytes());

@@ -1,8 +1,8 @@
-//! The netlink encoding: messages of nested attributes, written and read.
+//! Netlink encoding: messages with nested attributes.
 
 use std::net::IpAddr;
 
-/// Attributes and headers are padded to four bytes.
+/// Rounds up to four bytes, the alignment of attributes and headers.
 pub const fn align(length: usize) -> usize {
     (length + 3) & !3
 }
@@ -11,8 +11,8 @@ const HEADER: usize = 16;
 const NESTED: u16 = 0x8000;
 const TYPE_MASK: u16 = 0x3fff;
 
-/// A buffer of one or more messages. Lengths are patched when a part ends, so a
-/// nested attribute is a closure and cannot be left open.
+/// A buffer of one or more messages. The length of a nested attribute is written when its closure returns, so it cannot
+/// be left open.
 #[derive(Debug, Default)]
 pub struct Message {
     bytes: Vec<u8>,
@@ -31,7 +31,7 @@ impl Message {
         self.bytes.is_empty()
     }
 
-    /// Appends one message: header, the fixed part of its family, attributes.
+    /// Appends a message: header, the fixed part of its family, attributes.
     pub fn message(
         &mut self,
         (kind, flags): (u16, u16),
@@ -52,6 +52,7 @@ impl Message {
         self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
     }
 
+    /// Appends an attribute with raw bytes.
     pub fn bytes(&mut self, kind: u16, value: &[u8]) -> &mut Self {
         let length = u16::try_from(value.len() + 4).expect("an attribute is below 64 KiB");
         self.bytes.extend_from_slice(&length.to_ne_bytes());
@@ -61,7 +62,7 @@ impl Message {
         self
     }
 
-    /// A NUL-terminated string.
+    /// Appends a NUL-terminated string.
     pub fn string(&mut self, kind: u16, value: &str) -> &mut Self {
         let mut bytes = Vec::with_capacity(value.len() + 1);
         bytes.extend_from_slice(value.as_bytes());
@@ -73,12 +74,12 @@ impl Message {
         self.bytes(kind, &[value])
     }
 
-    /// A number in host order, as rtnetlink wants it.
+    /// Appends a number in host byte order, as in rtnetlink.
     pub fn u32(&mut self, kind: u16, value: u32) -> &mut Self {
         self.bytes(kind, &value.to_ne_bytes())
     }
 
-    /// A number in network order, as nfnetlink wants it.
+    /// Appends a number in network byte order, as in nfnetlink.
     pub fn be32(&mut self, kind: u16, value: u32) -> &mut Self {
         self.bytes(kind, &value.to_be_bytes())
     }
@@ -94,6 +95,7 @@ impl Message {
         }
     }
 
+    /// Appends a nested attribute, whose contents `fill` adds.
     pub fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 2]);
@@ -105,7 +107,7 @@ impl Message {
         self
     }
 
-    /// Raw bytes inside a nested attribute: a peer's link header stands so.
+    /// Appends raw bytes inside a nested attribute, such as the link header of a veth peer.
     pub fn raw(&mut self, value: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(value);
         self.pad();
@@ -117,11 +119,12 @@ impl Message {
     }
 }
 
-/// Walks attributes; stops at the first one that does not fit.
+/// Iterator over attributes; stops at the first malformed one.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a>(pub &'a [u8]);
 
 impl<'a> Attributes<'a> {
+    /// The value of the first attribute of this type.
     pub fn value(&self, kind: u16) -> Option<&'a [u8]> {
         self.clone().find(|(found, _)| *found == kind).map(|(_, value)| value)
     }
@@ -148,6 +151,7 @@ pub(super) struct Received<'a> {
     pub(super) body: &'a [u8],
 }
 
+/// Iterator over the messages of a datagram.
 pub(super) struct ReceivedAll<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for ReceivedAll<'a> {

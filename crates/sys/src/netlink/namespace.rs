@@ -1,5 +1,5 @@
-//! Running a function in another network namespace: a short-lived thread enters
-//! it, so that the caller's own namespace never changes.
+//! Runs functions in other network namespaces: a short-lived thread enters the namespace, so that the caller's own
+//! never changes.
 
 use super::{Error, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -8,11 +8,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// An open network namespace, from a path such as /proc/PID/ns/net.
+/// An open network namespace.
 #[derive(Debug)]
 pub struct NetworkNamespace(File);
 
 impl NetworkNamespace {
+    /// Opens a network namespace by a path such as /proc/PID/ns/net.
     pub fn open(path: &Path) -> Result<Self> {
         File::open(path).map(Self).map_err(Error::Namespace)
     }
@@ -22,12 +23,12 @@ impl NetworkNamespace {
         Self::open(Path::new("/proc/thread-self/ns/net"))
     }
 
-    /// A new empty namespace; it lives as long as something holds it open.
+    /// Creates an empty network namespace, which exists as long as something holds it open.
     pub fn create() -> Result<Self> {
         let made = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                // SAFETY: only the network namespace of this thread, which ends
-                // right after, is left; memory and descriptors stay shared.
+                // SAFETY: only this thread's network namespace changes, and the thread ends right after; memory and
+                // descriptors stay shared.
                 unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }?;
                 File::open("/proc/thread-self/ns/net")
             });
@@ -36,7 +37,7 @@ impl NetworkNamespace {
         made.map_err(|_| panicked())?.map(Self).map_err(Error::Namespace)
     }
 
-    /// Keeps the namespace at a path: a bind mount on an empty file.
+    /// Pins the namespace at a path, by a bind mount on an empty file.
     pub fn pin(&self, path: &Path) -> Result<()> {
         use std::os::fd::AsRawFd;
         File::create(path).map_err(Error::Namespace)?;
@@ -51,7 +52,7 @@ impl AsFd for NetworkNamespace {
     }
 }
 
-/// Runs `work` on a thread inside `namespace` and gives back what it returned.
+/// Runs `work` on a thread inside `namespace` and returns its result.
 pub fn run_in_netns<T: Send>(
     namespace: &NetworkNamespace,
     work: impl FnOnce() -> T + Send,

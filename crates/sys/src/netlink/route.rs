@@ -30,13 +30,13 @@ pub struct Route {
     pub gateway: Option<IpAddr>,
     pub interface_index: Option<u32>,
     pub source: Option<IpAddr>,
-    /// Who made it (rtm_protocol): lets a program find its own routes again.
+    /// The originator of the route (rtm_protocol), by which a program finds its own routes again.
     pub protocol: u8,
-    /// The gateway need not lie in a network of the interface.
+    /// Whether the gateway may be outside of the networks of the interface (onlink).
     pub on_link: bool,
 }
 
-/// Adds a route or takes the place of the one with the same destination.
+/// Adds a route, or replaces the one with the same destination.
 pub fn set_route(socket: &mut Socket, route: &Route) -> Result<()> {
     let what = format!("set route {}", route.destination);
     request(socket, &what, (NEW, CREATE | REPLACE), route)
@@ -47,7 +47,7 @@ pub fn remove_route(socket: &mut Socket, route: &Route) -> Result<()> {
     request(socket, &what, (DELETE, 0), route)
 }
 
-/// The unicast routes of the main table, both families.
+/// The unicast routes of the main table, of both families.
 pub fn routes(socket: &mut Socket) -> Result<Vec<Route>> {
     let mut all = Vec::new();
     for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
@@ -55,7 +55,7 @@ pub fn routes(socket: &mut Socket) -> Result<Vec<Route>> {
         fixed[0] = family(any);
         match socket.dump("list routes", GET, &fixed, |body| read(body, any)) {
             Ok(found) => all.extend(found),
-            // A kernel without IPv6 knows no such dump.
+            // A kernel without IPv6 returns an error.
             Err(Error::Kernel { .. }) if any.is_ipv6() => {}
             Err(error) => return Err(error),
         }
@@ -95,7 +95,7 @@ fn request(socket: &mut Socket, what: &str, request: (u16, u16), route: &Route) 
     })
 }
 
-/// None is a route of another table or kind.
+/// Parses a route; `None` if it is of another table or type.
 fn read(body: &[u8], any: IpAddr) -> Option<Route> {
     let attributes = Attributes(body.get(12..)?);
     let table = attributes.value(TABLE).and_then(|table| number(table, 0));

@@ -1,4 +1,4 @@
-//! A netlink socket: send a request, read its acknowledgement or its dump.
+//! Netlink sockets: send a request, read its acknowledgement or its dump.
 
 use super::message::{Attributes, Message, Received, ReceivedAll, number};
 use super::{Error, Result};
@@ -23,19 +23,19 @@ const DONE: u16 = 3;
 const CAPPED: u16 = 0x100;
 const ACK_TLVS: u16 = 0x200;
 
-/// The kernel answers inside `send`; longer than this means that something is lost.
+/// Timeout for a reply. The kernel replies during `send`, so a longer wait means that something was lost.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
 const SOCKET_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
-/// Which part of the kernel the socket speaks to.
+/// The kernel subsystem that the socket talks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetlinkFamily {
     Route,
     Netfilter,
 }
 
-/// One request at a time, in the namespace where it was opened.
+/// A netlink socket: one request at a time, in the network namespace where it was opened.
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
@@ -43,13 +43,14 @@ pub struct Socket {
     buffer: Vec<u8>,
 }
 
-/// The kernel's answer to one message of those sent.
+/// The kernel's reply to one of the sent messages.
 pub(crate) struct Acknowledgement {
     pub(crate) sequence: u32,
     pub(crate) outcome: Result<(), (i32, Option<String>)>,
 }
 
 impl Socket {
+    /// Opens a socket in the network namespace of the calling thread.
     pub fn open(family: NetlinkFamily) -> Result<Self> {
         let protocol = match family {
             NetlinkFamily::Route => None,
@@ -60,13 +61,13 @@ impl Socket {
                 .map_err(|e| Error::Socket(e.into()))?;
         sockopt::set_socket_timeout(&descriptor, sockopt::Timeout::Recv, Some(REPLY_TIMEOUT))
             .map_err(|e| Error::Socket(e.into()))?;
-        // Without the capability the default size stays; small requests fit it.
+        // Without the capability the default size stays, which is enough for small requests.
         let _ = sockopt::set_socket_recv_buffer_size_force(&descriptor, SOCKET_BUFFER_BYTES);
         extended_acknowledgements(&descriptor);
         Ok(Self { descriptor, sequence: 0, buffer: vec![0; RECEIVE_BUFFER_BYTES] })
     }
 
-    /// Sends one request of rtnetlink and waits for its acknowledgement.
+    /// Sends one request and waits for its acknowledgement.
     pub(super) fn request(
         &mut self,
         what: &str,
@@ -87,7 +88,7 @@ impl Socket {
         }
     }
 
-    /// Asks for one object and gives its body.
+    /// Requests one object and returns its body.
     pub(crate) fn get(
         &mut self,
         what: &str,
@@ -115,8 +116,8 @@ impl Socket {
         }
     }
 
-    /// Asks for a dump and gives each message's body (fixed part and attributes)
-    /// to `read`. Starts again when the kernel says that it changed meanwhile.
+    /// Requests a dump and passes each message's body (fixed part and attributes) to `read`. Starts again if the kernel
+    /// reports that the data changed meanwhile.
     pub(crate) fn dump<T>(
         &mut self,
         what: &str,
@@ -127,7 +128,7 @@ impl Socket {
         self.dump_some(what, kind, fixed, |_| {}, read)
     }
 
-    /// The same for what the attributes say that `fill` adds.
+    /// Like `dump`, for the objects that the attributes added by `fill` select.
     #[expect(clippy::too_many_arguments, reason = "a request is these")]
     pub(crate) fn dump_some<T>(
         &mut self,
@@ -180,7 +181,7 @@ impl Socket {
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         if bytes.len() > SOCKET_BUFFER_BYTES / 32 {
-            // The whole transaction must fit: a netlink datagram is never split.
+            // The whole transaction must fit, because a netlink datagram is never split.
             sockopt::set_socket_send_buffer_size_force(
                 &self.descriptor,
                 bytes.len() * 2 + SOCKET_BUFFER_BYTES,
@@ -195,7 +196,7 @@ impl Socket {
         Err(Error::Socket(io::Error::new(io::ErrorKind::WriteZero, "request sent in part")))
     }
 
-    /// The acknowledgements of one datagram; other messages in it are skipped.
+    /// The acknowledgements in one datagram; other messages are skipped.
     pub(crate) fn acknowledgements(&mut self) -> Result<Vec<Acknowledgement>> {
         let length = self.receive()?;
         Ok(ReceivedAll(&self.buffer[..length])
@@ -212,7 +213,7 @@ impl Socket {
         self.sequence
     }
 
-    /// Takes `count` sequence numbers and gives the first.
+    /// Reserves `count` sequence numbers; returns the first one.
     pub(crate) fn reserve(&mut self, count: u32) -> u32 {
         let first = self.sequence.wrapping_add(1);
         self.sequence = self.sequence.wrapping_add(count);
@@ -235,8 +236,7 @@ fn refused(what: &str, (errno, message): (i32, Option<String>)) -> Error {
     Error::Kernel { what: what.to_owned(), source, message }
 }
 
-/// Reads an acknowledgement: zero is success; otherwise the number and, where
-/// the kernel gives one, its sentence.
+/// Parses an acknowledgement: zero is success; otherwise the error number and, if the kernel sends one, its message.
 fn outcome(received: Received<'_>) -> Result<(), (i32, Option<String>)> {
     let errno = number(received.body, 0).map_or(libc::EBADMSG, |n| -(n.cast_signed()));
     if errno == 0 {
@@ -244,7 +244,7 @@ fn outcome(received: Received<'_>) -> Result<(), (i32, Option<String>)> {
     }
     let mut message = None;
     if received.flags & ACK_TLVS != 0 {
-        // The refused request is repeated first: whole, or capped to its header.
+        // The failed request is echoed first: complete, or capped to its header.
         let echoed = number(received.body, 4).and_then(|n| usize::try_from(n).ok()).unwrap_or(16);
         let skip = 4 + if received.flags & CAPPED != 0 { 16 } else { super::align(echoed) };
         let text = received.body.get(skip..).and_then(|tlvs| Attributes(tlvs).value(1));
@@ -253,13 +253,12 @@ fn outcome(received: Received<'_>) -> Result<(), (i32, Option<String>)> {
     Err((errno, message))
 }
 
-/// Asks for sentences with errors and for no echo of the refused request.
+/// Enables error messages (extended acknowledgements), and disables the echo of the failed request.
 fn extended_acknowledgements(descriptor: &OwnedFd) {
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
         let on: libc::c_int = 1;
-        // SAFETY: the descriptor is open, and the pointer and length name one c_int
-        // that lives through the call. Old kernels refuse: errors then come without
-        // a sentence, which is all that is lost.
+        // SAFETY: the descriptor is open, and pointer and length describe one c_int that outlives the call. Old kernels
+        // reject the option; errors then come without a message.
         unsafe {
             libc::setsockopt(
                 descriptor.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Links, addresses, routes in namespaces of their own.
+//! Links, addresses and routes, tested in network namespaces of their own.
 
 use super::*;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! A batch: operations that the kernel takes all together or not at all.
+//! Batches: operations that the kernel applies atomically.
 
 use super::expression::{ANONYMOUS_MAP_NAME, data, verdict};
 use super::table::{BaseChain, ChainType, Hook, Policy};
@@ -7,7 +7,7 @@ use crate::netlink::{self, Message, Socket};
 use std::fmt;
 use std::io;
 
-/// One step of a batch, in the table named beside it.
+/// One operation of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     AddTable,
@@ -19,7 +19,7 @@ pub enum Operation {
     DeleteChain {
         chain: String,
     },
-    /// Removes every rule of a chain.
+    /// Deletes all rules of a chain.
     FlushChain {
         chain: String,
     },
@@ -27,7 +27,7 @@ pub enum Operation {
         chain: String,
         rule: Rule,
     },
-    /// The set's elements are not added with it.
+    /// Adds a set without its elements.
     AddSet {
         set: String,
         shape: Set,
@@ -45,7 +45,7 @@ pub enum Operation {
     },
 }
 
-/// Operations in order; several tables may take part.
+/// Operations in order, which may belong to several tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     operations: Vec<(Family, String, Operation)>,
@@ -58,7 +58,7 @@ const REQUEST: u16 = 1;
 const ACK: u16 = 4;
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
-/// Elements a message: each takes at most 360 bytes, an attribute 64 KiB.
+/// Maximum number of elements in a message: each takes at most 360 bytes, and an attribute 64 KiB.
 pub(super) const ELEMENTS_PER_MESSAGE: usize = 128;
 
 impl Batch {
@@ -82,7 +82,7 @@ impl Batch {
         self.operations.append(&mut other.operations);
     }
 
-    /// How many elements, rules, chains and sets it touches.
+    /// Number of elements, rules, chains and sets that the batch changes.
     pub fn change_count(&self) -> usize {
         self.operations()
             .map(|operation| match operation {
@@ -97,7 +97,7 @@ impl Batch {
             .sum()
     }
 
-    /// Removes a table, whether it is there or not.
+    /// A batch that deletes a table, whether it exists or not.
     pub fn remove_table(family: Family, table: &str) -> Self {
         let mut batch = Self::new();
         batch.push(family, table, Operation::AddTable);
@@ -105,7 +105,7 @@ impl Batch {
         batch
     }
 
-    /// Writes the batch in the namespace of the calling thread.
+    /// Commits the batch in the network namespace of the calling thread.
     pub fn commit(&self) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -117,9 +117,9 @@ impl Batch {
         self.read_answers(&mut socket, first)
     }
 
-    /// Sequence numbers: `first` begins, then one each, then the end. Only the
-    /// last operation asks for an acknowledgement: the kernel gives errors unasked,
-    /// in order, so that its answer is the last one.
+    /// Encodes the batch. Sequence numbers: `first` is the begin message, then one for each operation, then the end.
+    /// Only the last operation requests an acknowledgement: the kernel sends errors anyway, in order, so that its reply
+    /// is the last one.
     fn encode(&self, first: u32) -> Message {
         let mut message = Message::new();
         let subsystem = [0, 0, 0, 10];
@@ -152,7 +152,7 @@ impl Batch {
                 if let Err((errno, message)) = answer.outcome {
                     refused.get_or_insert_with(|| self.operation_error(at, errno, message));
                 }
-                // A batch that the kernel could not begin or commit is answered as a whole.
+                // A batch that the kernel could not begin or commit gets one reply for the whole.
                 if answer.sequence == last || (at == 0 && refused.is_some()) {
                     return refused.map_or(Ok(()), Err);
                 }
@@ -174,7 +174,7 @@ impl Batch {
 }
 
 impl Operation {
-    /// The kernel's message number.
+    /// The kernel's message type.
     fn kind(&self) -> u16 {
         match self {
             Self::AddTable => 0,
@@ -299,7 +299,7 @@ fn encode_rule(m: &mut Message, rule: &Rule, id: u32) {
     }
 }
 
-/// A rule's own map goes before it, under the same sequence number.
+/// Encodes a rule's anonymous map, which precedes the rule under the same sequence number.
 fn encode_own_map(message: &mut Message, head: (u32, &[u8]), table: &str, map: &Set) {
     const ANONYMOUS_CONSTANT: u32 = 0x3;
     let (sequence, fixed) = head;
@@ -341,7 +341,7 @@ fn encode_shape(m: &mut Message, set: &Set, (flags, id): (u32, u32)) {
     }
     m.be32(10, id);
     if set.key == [Type::Index] {
-        // Tells `nft list` that the key is in host order.
+        // Tells `nft list` that the key is in host byte order.
         m.bytes(13, &[0, 4, 1, 0, 0, 0]);
     }
     if let Some(timeout) = set.dynamic_timeout {

@@ -1,12 +1,12 @@
-//! From one table to the next: only what differs, in an order that the kernel
-//! takes (what is named must be there, what goes must not be named any more).
+//! Difference of two tables: only the changes, in an order that the kernel accepts (objects are created before they are
+//! referenced, and deleted after the last reference is gone).
 
 use super::batch::ELEMENTS_PER_MESSAGE;
 use super::{Batch, Data, Key, Operation, Set, Table};
 use std::collections::BTreeMap;
 
-/// The batch that makes `wanted` of `current`; without `current`, whatever the
-/// kernel has under that name is replaced in the same transaction.
+/// The batch that turns `current` into `wanted`. Without `current`, the table that the kernel has under that name is
+/// replaced in the same transaction.
 pub fn diff(current: Option<&Table>, wanted: &Table) -> Batch {
     let mut batch = Batch::new();
     let empty = Table::new(wanted.family, wanted.name.clone());
@@ -27,6 +27,7 @@ pub fn diff(current: Option<&Table>, wanted: &Table) -> Batch {
     step.batch
 }
 
+/// Collects the operations that turn `current` into `desired`.
 struct TableDiff<'a> {
     current: &'a Table,
     desired: &'a Table,
@@ -38,7 +39,7 @@ impl TableDiff<'_> {
         self.batch.push(self.desired.family, &self.desired.name, operation);
     }
 
-    /// Elements that go or change, where the set stays.
+    /// Deletes elements that disappear or change, in sets that stay.
     fn remove_elements(&mut self) {
         for (name, set) in &self.current.sets {
             let kept = self.desired.sets.get(name);
@@ -53,7 +54,7 @@ impl TableDiff<'_> {
         }
     }
 
-    /// Rules go before the sets and chains that they name.
+    /// Flushes changed chains: rules are deleted before the sets and chains that they reference.
     fn flush_chains(&mut self) {
         for (name, chain) in &self.current.chains {
             let same = self.desired.chains.get(name) == Some(chain);

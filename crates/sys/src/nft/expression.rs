@@ -1,4 +1,4 @@
-//! The expressions of the kernel's virtual machine, and how they are encoded.
+//! The expressions of the nftables virtual machine, and their encoding.
 
 use super::{Family, Set, Verdict};
 use crate::netlink::Message;
@@ -7,6 +7,7 @@ use crate::netlink::Message;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Register(pub u8);
 
+/// How a register is compared with a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     Equal,
@@ -88,13 +89,13 @@ pub enum Expression {
         to: Register,
         modulus: u32,
     },
-    /// The kind of an address (local, broadcast…) by the routing table.
+    /// The type of an address (local, broadcast…) according to the routing table.
     FibAddressType {
         to: Register,
         source: bool,
     },
-    /// The number of the packet's own interface if the routing table leads back to its source
-    /// through it, else 0.
+    /// Reverse path check: the index of the input interface if the route to the packet's source leads through it, else
+    /// 0.
     ReversePath {
         to: Register,
     },
@@ -103,7 +104,7 @@ pub enum Expression {
         code: u8,
     },
     Counter,
-    /// Adds or refreshes an element, from a rule.
+    /// Adds an element to a set, or refreshes its timeout.
     Update {
         set: String,
         from: Register,
@@ -111,9 +112,8 @@ pub enum Expression {
     },
 }
 
-/// A map that a rule looks into: one of the table, or one of its own, which comes
-/// and goes with the rule. The kernel finds the table's by walking all of them, so
-/// thousands of small ones are better the rules' own.
+/// A map that a rule looks up: a named one of the table, or an anonymous one, which is created and deleted with the
+/// rule. The kernel finds a named map by a linear search, so thousands of small maps are better anonymous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Map {
     Named(String),
@@ -127,7 +127,7 @@ impl From<&str> for Map {
 }
 
 impl Expression {
-    /// `id` names the rule's own map inside the transaction.
+    /// Encodes the expression; `id` identifies the rule's anonymous map inside the transaction.
     pub(super) fn encode(&self, m: &mut Message, id: u32) {
         m.nested(1, |m| {
             m.string(1, self.name()).nested(2, |m| self.body(m, id));
@@ -248,14 +248,13 @@ impl Expression {
                     m.be64(6, *milliseconds);
                 }
             }
-            // A counter starts at zero, a plain masquerade has no flags; everything else
-            // is encoded in `body`.
+            // A counter starts at zero and a plain masquerade has no flags; all others are encoded in `body`.
             _ => {}
         }
     }
 }
 
-/// What the kernel calls a rule's own map until it has a name.
+/// Name template of an anonymous map; the kernel chooses the number.
 pub(super) const ANONYMOUS_MAP_NAME: &str = "__map%d";
 
 impl Map {
@@ -267,12 +266,12 @@ impl Map {
     }
 }
 
-/// The content of a data attribute: bytes.
+/// A data attribute with raw bytes.
 pub(super) fn data(m: &mut Message, value: &[u8]) {
     m.bytes(1, value);
 }
 
-/// The content of a data attribute: a verdict.
+/// A data attribute with a verdict.
 pub(super) fn verdict(m: &mut Message, verdict: &Verdict) {
     let (code, chain) = match verdict {
         Verdict::Drop => (0, None),

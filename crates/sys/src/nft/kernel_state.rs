@@ -1,4 +1,4 @@
-//! What the kernel really holds of a table, to find out whether somebody else has changed it.
+//! Reads a table from the kernel, to detect changes by other programs.
 
 use super::{Error, Result, Table};
 use crate::netlink::{self, Attributes, Socket};
@@ -21,8 +21,8 @@ const SET_FLAGS: u16 = 3;
 const ELEMENTS: u16 = 3;
 const ANONYMOUS: u32 = 1;
 
-/// The number of the rule set of the calling thread's namespace. Every transaction changes it,
-/// whoever makes it.
+/// The generation of the ruleset in the calling thread's network namespace. Every transaction changes it, whoever
+/// commits it.
 pub fn generation() -> Result<u32> {
     let mut socket = Socket::open(netlink::NetlinkFamily::Netfilter)?;
     let body = socket.get("read the generation", GET_GENERATION, &[0; 4], |_| {})?;
@@ -30,8 +30,8 @@ pub fn generation() -> Result<u32> {
     id.ok_or_else(|| Error::Malformed("a generation without a number".to_owned()))
 }
 
-/// Whether the kernel has every chain, rule, set and element of `wanted`, and no more, by their
-/// names and numbers. Elements that rules add are not counted.
+/// Whether the kernel has exactly the chains, rules, sets and elements of `wanted`, compared by names and counts.
+/// Elements that rules add are not counted.
 pub fn is_intact(wanted: &Table) -> Result<bool> {
     let mut socket = Socket::open(netlink::NetlinkFamily::Netfilter)?;
     let head = [wanted.family.number(), 0, 0, 0];

@@ -1,23 +1,23 @@
-//! Set keys: one value or a concatenation, each part padded to a register.
+//! Keys of sets: a value or a concatenation of values, each padded to a register.
 
 use std::net::IpAddr;
 
-/// What a part of a key is; the numbers are those that `nft list` knows.
+/// Type of a component of a key; the codes are those that `nft list` knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     Ipv4,
     Ipv6,
     Protocol,
     Port,
-    /// A packet mark, in host order.
+    /// A packet mark, in host byte order.
     Mark,
-    /// A plain number, in host order.
+    /// A plain number, in host byte order.
     Index,
     Interface,
     Verdict,
 }
 
-/// The bytes of a key or of a map's value.
+/// The bytes of a key, or of a value of a map.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Key(Vec<u8>);
 
@@ -45,6 +45,7 @@ impl Key {
         self
     }
 
+    /// Appends a number in host byte order.
     pub fn number(mut self, number: u32) -> Self {
         self.0.extend_from_slice(&number.to_ne_bytes());
         self
@@ -56,7 +57,7 @@ impl Key {
 }
 
 impl Type {
-    /// Bytes of the value itself.
+    /// Length of the value in bytes, without padding.
     pub(super) fn length(self) -> usize {
         match self {
             Self::Protocol => 1,
@@ -80,8 +81,8 @@ impl Type {
     }
 }
 
-/// The kernel's type number and length of a key or value of these parts: six
-/// bits a part, each padded to four bytes, except when it stands alone.
+/// The kernel's type code and length of a key or value with these components: six bits per component, each padded to
+/// four bytes; a single component is not padded.
 pub fn concatenated(types: &[Type]) -> (u32, u32) {
     if let [one] = types {
         return (one.code(), u32::try_from(one.length()).expect("small"));

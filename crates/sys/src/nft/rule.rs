@@ -1,11 +1,11 @@
-//! Rules, written as one reads them: `Rule::new(Family::Ip).when(…).dnat(…)`.
+//! Rules, built by chained methods: `Rule::new(Family::Ip).when(…).dnat(…)`.
 
 use super::{Comparison, Expression, Family, Map, Register, Set, Type, Verdict};
 use crate::netlink::{Cidr, align};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Bits of a connection's state and status, as the kernel numbers them.
+/// Bits of a connection's state and status, with the kernel's values.
 pub mod ct {
     pub const INVALID: u32 = 1;
     pub const ESTABLISHED: u32 = 2;
@@ -27,7 +27,7 @@ const NETWORK: u32 = 1;
 const TRANSPORT: u32 = 2;
 const LOCAL: u32 = 2;
 
-/// A list of expressions, with a comment that `nft list` shows.
+/// A list of expressions, with a comment for `nft list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     family: Family,
@@ -35,7 +35,7 @@ pub struct Rule {
     comment: Option<String>,
 }
 
-/// What of a packet is looked at.
+/// A field of a packet, or a value related to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Source,
@@ -47,7 +47,7 @@ pub enum Field {
     OutInterface,
     Mark,
     SocketUid,
-    /// A random number below this one.
+    /// A random number below the given one.
     Random(u32),
 }
 
@@ -72,14 +72,14 @@ impl Match {
         Self::Is(port.to_be_bytes().to_vec())
     }
 
-    /// An interface of exactly this name.
+    /// An interface with exactly this name.
     pub fn interface(name: &str) -> Self {
         let mut bytes = name.as_bytes().to_vec();
         bytes.resize(16, 0);
         Self::Is(bytes)
     }
 
-    /// An interface whose name begins so.
+    /// An interface whose name begins with this prefix.
     pub fn interface_prefix(prefix: &str) -> Self {
         Self::Is(prefix.as_bytes().to_vec())
     }
@@ -94,7 +94,7 @@ impl Rule {
         &self.expressions
     }
 
-    /// The map that comes with the rule; a rule has at most one.
+    /// The anonymous map of the rule; a rule has at most one.
     pub(super) fn own_map(&self) -> Option<&Set> {
         self.expressions.iter().find_map(Expression::anonymous_map)
     }
@@ -103,20 +103,21 @@ impl Rule {
         self.comment.as_deref()
     }
 
+    /// Sets the comment, which `nft list` shows.
     pub fn comment(mut self, text: &str) -> Self {
-        // The kernel keeps 256 bytes with headers: longer ones are cut, as they
-        // are only for readers.
+        // The kernel stores 256 bytes including headers. Comments are only informative, so longer ones are truncated.
         let end = (0..=text.len().min(128)).rev().find(|at| text.is_char_boundary(*at));
         self.comment = Some(text[..end.unwrap_or(0)].to_owned());
         self
     }
 
-    /// Any expression; the other methods are words for the common ones.
+    /// Appends an expression; the other methods are shorthands for common ones.
     pub fn expression(mut self, expression: Expression) -> Self {
         self.expressions.push(expression);
         self
     }
 
+    /// Matches only packets whose field passes the test.
     pub fn when(mut self, field: Field, test: Match) -> Self {
         let register = Register(0);
         self.load(field, register);
@@ -135,6 +136,7 @@ impl Rule {
         }
     }
 
+    /// Matches only if these fields, concatenated, are in a set.
     pub fn when_in(mut self, fields: &[Field], set: &str) -> Self {
         self.load_all(fields);
         self.expression(Expression::Lookup {
@@ -144,6 +146,7 @@ impl Rule {
         })
     }
 
+    /// Matches only if these fields, concatenated, are not in a set.
     pub fn when_not_in(mut self, fields: &[Field], set: &str) -> Self {
         self.load_all(fields);
         self.expression(Expression::Lookup {
@@ -153,25 +156,27 @@ impl Rule {
         })
     }
 
-    /// Continues only in one of these connection states.
+    /// Matches only connections in one of these states.
     pub fn when_state(self, bits: u32) -> Self {
         self.bits(Expression::Ct { to: Register(0), key: CT_STATE }, bits)
     }
 
+    /// Matches only connections with one of these status bits.
     pub fn when_status(self, bits: u32) -> Self {
         self.bits(Expression::Ct { to: Register(0), key: CT_STATUS }, bits)
     }
 
+    /// Matches only packets with one of these mark bits.
     pub fn when_mark(self, bits: u32) -> Self {
         self.bits(Expression::Meta { to: Register(0), key: MARK }, bits)
     }
 
-    /// One time out of `times`, at random.
+    /// Matches one time out of `times`, at random.
     pub fn when_one_in(self, times: u32) -> Self {
         self.when(Field::Random(times), Match::Is(vec![0; 4]))
     }
 
-    /// The source (or destination) is an address of this machine.
+    /// Matches if the source (or destination) is an address of this host.
     pub fn when_local(self, field: Field) -> Self {
         let source = field == Field::Source;
         self.expression(Expression::FibAddressType { to: Register(0), source }).expression(
@@ -183,7 +188,7 @@ impl Rule {
         )
     }
 
-    /// The packet came through an interface that does not lead back to its source.
+    /// Matches if the route to the packet's source does not lead through its input interface (reverse path filter).
     pub fn when_source_is_elsewhere(self) -> Self {
         self.expression(Expression::ReversePath { to: Register(0) }).expression(
             Expression::Compare {
@@ -194,21 +199,23 @@ impl Rule {
         )
     }
 
+    /// Sets bits of the packet's mark.
     pub fn set_mark_bits(self, bits: u32) -> Self {
         self.change_mark(!bits, bits)
     }
 
+    /// Inverts bits of the packet's mark.
     pub fn flip_mark_bits(self, bits: u32) -> Self {
         self.change_mark(u32::MAX, bits)
     }
 
-    /// Keeps the packet's mark with its connection.
+    /// Saves the packet's mark as the mark of its connection.
     pub fn save_mark(self) -> Self {
         self.expression(Expression::Meta { to: Register(0), key: MARK })
             .expression(Expression::SetCt { from: Register(0), key: CT_MARK })
     }
 
-    /// Takes the verdict that a map holds for these fields, if any.
+    /// Applies the verdict that a map has for these fields, if any.
     pub fn vmap(mut self, fields: &[Field], map: impl Into<Map>) -> Self {
         self.load_all(fields);
         self.expression(Expression::LookupVerdict { from: Register(0), map: map.into() })
@@ -234,6 +241,7 @@ impl Rule {
         self.verdict(Verdict::Drop)
     }
 
+    /// Translates the destination to this address and port.
     pub fn dnat(self, ip: IpAddr, port: u16) -> Self {
         let family = self.family;
         let after = Register(address_registers(family));
@@ -247,7 +255,7 @@ impl Rule {
             })
     }
 
-    /// Translates to the address and port that a map holds for these fields.
+    /// Translates the destination to the address and port that a map has for these fields.
     pub fn dnat_map(mut self, fields: &[Field], map: impl Into<Map>) -> Self {
         let family = self.family;
         self.load_all(fields);
@@ -264,6 +272,7 @@ impl Rule {
         })
     }
 
+    /// Translates the source to this address.
     pub fn snat(self, ip: IpAddr) -> Self {
         let family = self.family;
         self.expression(Expression::Load { to: Register(0), value: octets(ip) }).expression(
@@ -271,16 +280,17 @@ impl Rule {
         )
     }
 
+    /// Translates the source to the address of the output interface.
     pub fn masquerade(self) -> Self {
         self.expression(Expression::Masquerade { fully_random: true })
     }
 
-    /// Refuses with a TCP reset; the rule must match TCP only.
+    /// Rejects with a TCP reset; the rule must match TCP only.
     pub fn reject_tcp(self) -> Self {
         self.expression(Expression::RejectTcpReset)
     }
 
-    /// Refuses with "port unreachable".
+    /// Rejects with "port unreachable".
     pub fn reject(self) -> Self {
         let code = match self.family {
             Family::Ip => 3,
@@ -293,7 +303,7 @@ impl Rule {
         self.expression(Expression::Counter)
     }
 
-    /// Puts these fields into a dynamic set, or refreshes their time there.
+    /// Adds these fields to a dynamic set, or refreshes their timeout.
     pub fn update_set(mut self, fields: &[Field], set: &str, timeout: Option<Duration>) -> Self {
         self.load_all(fields);
         self.expression(Expression::Update {

@@ -1,36 +1,37 @@
-//! The value model: what a table of the kernel should hold.
+//! Tables, chains and sets as values: the desired contents of an nftables table.
 
 use super::{Key, Rule, Type};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Which packets a table sees.
+/// Address family of a table: the packets that it sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     Ip,
     Ip6,
 }
 
-/// Several tables, each with a family and a name of its own.
+/// Several tables, each with its own family and name.
 pub type Ruleset = Vec<Table>;
 
-/// Everything below one name; nobody else writes to it.
+/// A table with all its contents; nobody else writes to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     pub family: Family,
     pub name: String,
     pub chains: BTreeMap<String, Chain>,
-    /// Sets and maps: one name space in the kernel, one here.
+    /// Sets and maps, which share one namespace in the kernel.
     pub sets: BTreeMap<String, Set>,
 }
 
-/// A list of rules, at a hook (`base`) or jumped to.
+/// A list of rules: a base chain at a hook, or a chain that is jumped to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain {
     pub base: Option<BaseChain>,
     pub rules: Vec<Rule>,
 }
 
+/// The hook of a base chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BaseChain {
     pub kind: ChainType,
@@ -39,6 +40,7 @@ pub struct BaseChain {
     pub policy: Policy,
 }
 
+/// Type of a base chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainType {
     Filter,
@@ -46,6 +48,7 @@ pub enum ChainType {
     Route,
 }
 
+/// The netfilter hook of a base chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     Prerouting,
@@ -55,32 +58,34 @@ pub enum Hook {
     Postrouting,
 }
 
+/// The verdict for packets that no rule of a base chain decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     Accept,
     Drop,
 }
 
-/// A set, or a map where `data` names what its elements hold.
+/// A set, or a map if `data` is not empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Set {
     pub key: Vec<Type>,
     pub data: Vec<Type>,
-    /// Rules add elements at run time, and these expire: such elements belong to
-    /// the kernel and are not compared.
+    /// Timeout of the elements of a dynamic set, which rules add at run time. Such elements are the kernel's own and
+    /// are not compared.
     pub dynamic_timeout: Option<Duration>,
-    /// The most elements that a dynamic set holds.
+    /// Maximum number of elements of a dynamic set.
     pub size: Option<u32>,
     pub elements: BTreeMap<Key, Option<Data>>,
 }
 
-/// What an element of a map holds.
+/// The value of an element of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data {
     Value(Key),
     Verdict(Verdict),
 }
 
+/// What happens to a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Accept,
@@ -95,20 +100,22 @@ impl Table {
         Self { family, name: name.into(), chains: BTreeMap::new(), sets: BTreeMap::new() }
     }
 
-    /// The chain of that name, made where it is not there.
+    /// The chain with this name, created if it is missing.
     pub fn chain(&mut self, name: impl Into<String>) -> &mut Chain {
         self.chains.entry(name.into()).or_default()
     }
 
-    /// Adds a base chain that accepts by default.
+    /// Adds a base chain with the policy accept.
     pub fn base_chain(&mut self, name: &str, kind: ChainType, hook: Hook, priority: i32) {
         self.chain(name).base = Some(BaseChain { kind, hook, priority, policy: Policy::Accept });
     }
 
+    /// The set with this name, created if it is missing.
     pub fn set(&mut self, name: impl Into<String>, key: &[Type]) -> &mut Set {
         self.map(name, key, &[])
     }
 
+    /// The map with this name, created if it is missing.
     pub fn map(&mut self, name: impl Into<String>, key: &[Type], data: &[Type]) -> &mut Set {
         self.sets.entry(name.into()).or_insert_with(|| Set {
             key: key.to_vec(),
@@ -141,7 +148,8 @@ impl Set {
         self
     }
 
-    /// The same shape: only elements may differ without making it anew.
+    /// Whether two sets have the same definition: then only their elements must be changed, and the set need not be
+    /// recreated.
     pub(super) fn same_shape(&self, other: &Self) -> bool {
         self.key == other.key
             && self.data == other.data
@@ -155,6 +163,7 @@ impl Family {
         if ip.is_ipv4() { Self::Ip } else { Self::Ip6 }
     }
 
+    /// The type of an address of this family in keys.
     pub fn address(self) -> Type {
         match self {
             Self::Ip => Type::Ipv4,

@@ -1,4 +1,4 @@
-//! The kernel takes what we encode: each test in a namespace of its own.
+//! Tests that the kernel accepts the encoding, each in a network namespace of its own.
 
 use super::*;
 use crate::netlink::{Cidr, NetworkNamespace, run_in_netns};
@@ -10,7 +10,7 @@ fn in_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     run_in_netns(&namespace, work).expect("inside the namespace")
 }
 
-/// One rule with each expression, sets and maps of each shape.
+/// One rule with each expression, and sets and maps of each shape.
 fn everything(family: Family, ip: IpAddr) -> Table {
     let mut table = Table::new(family, "everything");
     let rule = || Rule::new(family);

@@ -1,4 +1,4 @@
-//! Removing a tree.
+//! Removes directory trees.
 
 use std::{
     ffi::{CString, OsStr},
@@ -17,14 +17,14 @@ use rustix::{
 
 use super::{next_entry, open_folder};
 
-/// How many folders are open at a time. What lies deeper is moved up.
+/// Maximum number of open directories. Deeper directories are moved up.
 const OPEN: usize = 16;
-/// How often a folder is gone through that is not empty afterwards although nothing was
-/// moved up: somebody still writes to it.
+/// How often to retry when a directory is not empty after a pass that moved nothing up, because somebody still writes
+/// to it.
 const PASSES: u32 = 64;
 
-/// Removes `path`, whatever it is, with all below it. What is not there is a success. A link
-/// is removed, not what it leads to; a mount below is an error.
+/// Removes `path`, whatever it is, with everything below it. Succeeds if it does not exist. A symlink itself is
+/// removed, not its target; a mount below is an error.
 pub fn remove(path: &Path) -> io::Result<()> {
     let name = path.file_name().ok_or(Errno::INVAL)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -35,7 +35,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The same for a name in an open folder.
+/// Like `remove`, for a name in an open directory.
 pub fn remove_at(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     let name = CString::new(name.as_bytes())?;
     let mut fruitless = 0;
@@ -61,14 +61,14 @@ pub fn remove_at(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     Err(Errno::NOTEMPTY.into())
 }
 
-/// A folder that is being emptied, and its name in the one above.
+/// A directory that is being emptied, and its name in its parent.
 struct Level {
     folder: Dir,
     name: CString,
 }
 
-/// Removes what is below `top` down to the depth that may be open, and moves what lies
-/// deeper to `top` itself, for the next pass. Says whether there was such.
+/// Removes everything below `top` down to the maximum depth, and moves deeper directories to `top` itself, for the next
+/// pass. Returns whether there were any.
 fn empty(top: OwnedFd) -> rustix::io::Result<bool> {
     let mut moved = false;
     let mut levels = vec![Level { folder: Dir::new(top)?, name: CString::default() }];
@@ -76,7 +76,7 @@ fn empty(top: OwnedFd) -> rustix::io::Result<bool> {
         let Some(entry) = next_entry(&mut level.folder) else {
             let done = levels.pop().map(|level| level.name).unwrap_or_default();
             if let Some(above) = levels.last() {
-                // not empty: the next pass looks again
+                // if it is not empty, the next pass handles it
                 remove_folder(above.folder.fd()?, &done)?;
             }
             continue;
@@ -94,7 +94,7 @@ fn empty(top: OwnedFd) -> rustix::io::Result<bool> {
         if levels.len() < OPEN {
             let opened = levels.last().map(|level| open_folder(level.folder.fd()?, &name));
             match opened {
-                Some(Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR)) | None => {} // the next pass
+                Some(Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR)) | None => {} // left to the next pass
                 Some(opened) => levels.push(Level { folder: Dir::new(opened?)?, name }),
             }
         } else if let (Some(top), Some(last)) = (levels.first(), levels.last()) {
@@ -105,7 +105,7 @@ fn empty(top: OwnedFd) -> rustix::io::Result<bool> {
     Ok(moved)
 }
 
-/// Removes a folder if it is empty. Says whether it has gone.
+/// Removes a directory if it is empty. Returns whether it is gone.
 fn remove_folder(parent: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<bool> {
     match unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -114,7 +114,7 @@ fn remove_folder(parent: BorrowedFd<'_>, name: &CString) -> rustix::io::Result<b
     }
 }
 
-/// Moves a folder to `top` under a name that is free there.
+/// Moves a directory to `top`, under an unused name.
 fn move_up(from: BorrowedFd<'_>, name: &CString, top: BorrowedFd<'_>) -> rustix::io::Result<()> {
     for attempt in 0..1000_u32 {
         let (seconds, nanos) = crate::descriptor::now();

@@ -1,4 +1,4 @@
-//! Going through a tree.
+//! Walks directory trees.
 
 use std::{
     ffi::CStr,
@@ -13,27 +13,27 @@ use rustix::{
 
 use super::{next_entry, open_folder};
 
-/// How many of the upper folders stay open. From deeper ones the way back is `..`, which
-/// counts only if it leads where we came from.
+/// Maximum number of upper directories that stay open. From deeper ones the walk returns by `..`, after checking that
+/// it is the directory it came from.
 const OPEN: usize = 32;
 
-/// What a walk comes by.
+/// An entry that a walk has found.
 #[derive(Debug)]
 pub enum Found<'a> {
-    /// A folder, open, before what is in it. The first is the root.
+    /// An open directory, before its contents. The first one is the root.
     Folder(BorrowedFd<'a>, &'a Stat),
-    /// Anything else, by its name in its folder.
+    /// Anything else, by its name in its directory.
     Other { folder: BorrowedFd<'a>, name: &'a CStr, stat: &'a Stat },
 }
 
-/// Where a walk goes on in a folder that was left for one below it.
+/// Where to continue in a directory that was left for a subdirectory.
 struct Mark {
     id: (u64, u64),
     offset: i64,
 }
 
-/// Shows all that is in a tree, without following links or entering mounts. What goes away or
-/// is moved meanwhile may be left out. An error of `visit` ends the walk.
+/// Visits everything in a tree, without following symlinks or entering mounts. Entries that are deleted or moved
+/// meanwhile may be skipped. An error of `visit` ends the walk.
 pub fn walk(root: OwnedFd, visit: &mut dyn FnMut(Found<'_>) -> io::Result<()>) -> io::Result<()> {
     let stat = fstat(&root)?;
     let mut current = Dir::new(root)?;
@@ -61,7 +61,7 @@ pub fn walk(root: OwnedFd, visit: &mut dyn FnMut(Found<'_>) -> io::Result<()>) -
             Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => continue,
             below => below?,
         };
-        let stat = fstat(&below)?; // what was opened, whatever stood there before
+        let stat = fstat(&below)?; // of the opened directory, which may have been replaced since statat
         let below = Dir::new(below)?;
         visit(Found::Folder(below.fd()?, &stat))?;
         marks.push(Mark { id, offset: entry.offset() });
@@ -73,8 +73,8 @@ pub fn walk(root: OwnedFd, visit: &mut dyn FnMut(Found<'_>) -> io::Result<()>) -
     }
 }
 
-/// The folder above, where it was left; `None` above the root. If folders were moved so that
-/// the way back is lost, the nearest that is still open.
+/// Returns to the parent directory, at the position where it was left; `None` above the root. If directories were moved
+/// so that the way back is lost, returns to the nearest one that is still open.
 fn leave(
     done: &Dir,
     open: &mut Vec<Dir>,

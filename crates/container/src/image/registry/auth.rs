@@ -1,4 +1,5 @@
-//! Answers to a registry's challenge: basic credentials, or a token from the service that the challenge names.
+//! Registry authentication: answers a `WWW-Authenticate` challenge with basic credentials, or with a token from the
+//! token service that it names.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -19,13 +20,14 @@ const LARGEST_TOKEN: u64 = 1 << 20;
 #[derive(Clone)]
 pub(super) struct Authorization(pub(super) String);
 
+/// A parsed `WWW-Authenticate` challenge.
 #[derive(Debug, PartialEq, Eq)]
 struct Challenge {
     scheme: String,
     parameters: BTreeMap<String, String>,
 }
 
-/// None if we have nothing to answer with.
+/// Answers the challenges; `None` without suitable credentials.
 pub(super) async fn authorize(
     http: &HttpClient,
     challenges: &[String],
@@ -42,6 +44,7 @@ pub(super) async fn authorize(
     Ok(None)
 }
 
+/// Fetches a bearer token from the token service.
 async fn token(
     http: &HttpClient,
     challenge: &Challenge,
@@ -56,7 +59,7 @@ async fn token(
     if auth.is_some() && !is_trusted_realm(realm, url) {
         return Err(unauthorized(format!("will not send credentials to {realm} unencrypted")));
     }
-    // The realm is the registry's word.
+    // The registry chooses the realm, so where it may lead is restricted.
     let reach = match url.parse::<Uri>() {
         Ok(url) => between(&url, Reach::Anywhere),
         Err(_) => Reach::Public,
@@ -119,7 +122,8 @@ fn read_token(bytes: &[u8]) -> Result<Authorization> {
     }
 }
 
-/// A registry that we speak to in plain text may name a plain token service; nobody else may.
+/// Whether credentials may be sent to this token service. It must use TLS, be on loopback, or be on the host of a
+/// registry that itself is contacted without TLS.
 fn is_trusted_realm(realm: &str, url: &str) -> bool {
     let (Ok(realm), Ok(url)) = (realm.parse::<Uri>(), url.parse::<Uri>()) else { return false };
     realm.scheme_str() == Some("https")
@@ -138,7 +142,7 @@ fn unauthorized(reason: String) -> Error {
     Error::Unauthorized { reference: String::new(), reason }
 }
 
-/// `Bearer realm="https://…",service="…",scope="repository:a:pull"`.
+/// Parses a challenge such as `Bearer realm="https://…",service="…",scope="repository:a:pull"`.
 fn parse(text: &str) -> Option<Challenge> {
     let (scheme, mut rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let mut parameters = BTreeMap::new();
@@ -154,7 +158,7 @@ fn parse(text: &str) -> Option<Challenge> {
     Some(Challenge { scheme: scheme.to_ascii_lowercase(), parameters })
 }
 
-/// Percent encoding for a query.
+/// Percent-encodes a query value.
 fn escape(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

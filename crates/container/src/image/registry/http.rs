@@ -1,4 +1,4 @@
-//! One request, one connection: TCP or TLS, redirects followed, every wait bounded.
+//! HTTP client for registries: one connection per request, TCP or TLS, redirects followed, a timeout on every wait.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -26,11 +26,11 @@ use super::{
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
-/// As many bytes must come in that time as a body goes on: a registry that sends a byte now and
-/// then would hold a pull for ever.
+/// Minimum number of bytes of a body per timeout period. Otherwise a registry that sends a byte now and then would
+/// block a pull for ever.
 const LEAST: u64 = 64 << 10;
 const MOST_REDIRECTS: usize = 5;
-/// Where distributions keep the certificates they trust.
+/// CA bundles of common distributions.
 const CA_BUNDLE_PATHS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -38,24 +38,26 @@ const CA_BUNDLE_PATHS: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// A TCP or TLS connection.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// Client with the CA bundle of the system and the configuration.
 pub(super) struct HttpClient {
     tls: TlsConnector,
     patience: Duration,
 }
 
-/// Where a request may lead.
+/// Which addresses a request may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Wherever the administrator or the image's name says.
+    /// Any address, because the administrator or the image's name chose it.
     Anywhere,
-    /// Where a registry says: not to what only this machine and its neighbours reach.
+    /// A registry chose the address (redirect, token service): no loopback, link-local or multicast address.
     Public,
 }
 
-/// How fast a body comes, counted while we wait for it.
+/// Transfer rate of a body, measured while waiting for it.
 #[derive(Debug)]
 struct Pace {
     patience: Duration,
@@ -64,7 +66,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// An error if too little came for too long.
+    /// Records received bytes; fails if too few came within the timeout.
     fn note(&mut self, waited: Duration, bytes: usize) -> Result<()> {
         self.waited += waited;
         self.bytes += bytes as u64;
@@ -77,7 +79,7 @@ impl Pace {
     }
 }
 
-/// A response, and the task that reads it off its connection: it ends with this.
+/// A response, and the task that drives its connection, which ends when this is dropped.
 pub(super) struct HttpResponse {
     response: Response<Incoming>,
     pace: Pace,
@@ -160,7 +162,7 @@ impl HttpClient {
             .map_err(|error| failed(&error))?;
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
-            // Its error reaches the reader of the response, too.
+            // The reader of the response gets the error, too.
             let _ = connection.await;
         });
         let response = timeout(self.patience, sender.send_request(request.map(Full::new)))
@@ -212,7 +214,7 @@ impl HttpResponse {
         self.response.headers()
     }
 
-    /// The next part of the body.
+    /// The next chunk of the body.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>> {
         loop {
             let began = Instant::now();
@@ -236,7 +238,7 @@ impl HttpResponse {
         }
     }
 
-    /// The whole body, which must not be larger than `limit`.
+    /// The whole body; fails if it is larger than `limit`.
     pub(super) async fn bytes(mut self, limit: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -249,12 +251,12 @@ impl HttpResponse {
     }
 }
 
-/// Where somebody at this address may send us: a registry on this machine anywhere.
+/// Where the server at `from` may redirect to: a registry on loopback anywhere, others only to public addresses.
 pub(super) fn between(from: &Uri, reach: Reach) -> Reach {
     if from.host().is_some_and(is_loopback) { reach } else { Reach::Public }
 }
 
-/// Whether an address is not this machine's own or its neighbours': where clouds keep credentials.
+/// Whether an address is neither loopback nor link-local, where clouds serve instance credentials.
 fn is_public(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let local = match address {
@@ -273,7 +275,7 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// A registry with TLS does not get us to leave it.
+/// The target of a redirect. A redirect from https to http is an error.
 fn target(from: &Uri, headers: &HeaderMap) -> Result<Uri> {
     let invalid = || Error::malformed(format!("invalid redirect from {from}"));
     let location =

@@ -1,5 +1,5 @@
-//! The client side of the registry protocol: manifests and blobs by name, with whatever authentication the
-//! registry asks for, from mirrors first.
+//! Registry client: fetches manifests and blobs, with the authentication that the registry requires, trying mirrors
+//! first.
 
 mod auth;
 mod http;
@@ -25,24 +25,24 @@ use auth::Authorization;
 use http::{HttpClient, HttpResponse, Reach};
 
 const MAX_ATTEMPTS: u32 = 3;
-/// Between the network and the disk; a chunk is what one read brought.
+/// Capacity of the channel between network and disk; a chunk is the result of one read.
 const BUFFERED_CHUNKS: usize = 64;
 const LARGEST_ERROR: u64 = 64 << 10;
 
-/// Where registries are reached.
+/// Configuration of registries.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryConfig {
-    /// By the host of a reference: URLs such as `http://127.0.0.1:5000`, asked in this order. `*` stands for
-    /// every other host; one that is not here is asked itself, by https; by plain http if it is a loopback address.
+    /// Endpoint URLs by registry host, such as `http://127.0.0.1:5000`, tried in this order. `*` applies to every other
+    /// host. A host that is not listed is contacted itself, by https, or by plain http if it is a loopback address.
     pub endpoints: BTreeMap<String, Vec<String>>,
-    /// Certificates in PEM that are trusted beside the system's.
+    /// CA certificates in PEM, in addition to the system's.
     pub roots: Vec<u8>,
-    /// How long a registry may take to answer, and to send the next 64 KiB; a minute if absent.
+    /// Timeout for a response, and for each further 64 KiB of a body; `None`: one minute.
     pub patience: Option<Duration>,
 }
 
 impl RegistryConfig {
-    /// Parses flags such as `HOST=URL`. Registries are tried in this order.
+    /// Parses flags of the form `HOST=URL`. The endpoints of a host are tried in this order.
     pub fn parse<'a>(flags: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         let mut registries = Self::default();
         for flag in flags {
@@ -62,7 +62,7 @@ pub struct RegistryAuth {
     pub password: String,
     /// Exchanged for a token at the registry's token service.
     pub identity_token: String,
-    /// Sent to the registry as it is.
+    /// Sent to the registry unchanged.
     pub registry_token: String,
 }
 
@@ -71,7 +71,7 @@ impl RegistryAuth {
         Self { username: username.to_owned(), password: password.to_owned(), ..Self::default() }
     }
 
-    /// `auth` of a docker configuration: base64 of `user:password`.
+    /// Decodes `auth` of a docker configuration: base64 of `user:password`.
     pub fn from_base64(text: &str) -> Result<Self> {
         let invalid = || Error::malformed("invalid registry credentials");
         let bytes = BASE64_STANDARD.decode(text.trim()).map_err(|_| invalid())?;
@@ -81,20 +81,20 @@ impl RegistryAuth {
     }
 }
 
-/// Secrets stay out of logs.
+/// Keeps secrets out of logs.
 impl fmt::Debug for RegistryAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Auth").field("username", &self.username).finish_non_exhaustive()
     }
 }
 
-/// Pulls from one repository.
+/// Client for one repository.
 pub(super) struct Client {
     http: HttpClient,
     reference: Reference,
     endpoints: Vec<String>,
     auth: Option<RegistryAuth>,
-    /// The answer to the last challenge, per endpoint.
+    /// The last successful authorization, per endpoint.
     authorizations: Mutex<BTreeMap<String, Authorization>>,
 }
 
@@ -119,7 +119,7 @@ impl Client {
         })
     }
 
-    /// A manifest or index, checked against its digest if that is known.
+    /// Fetches a manifest or index; verifies its digest if the version is one.
     pub(super) async fn manifest(&self, version: &TagOrDigest) -> Result<(Descriptor, Vec<u8>)> {
         let path = format!("manifests/{}", version.as_text());
         let bytes = self.try_endpoints(|endpoint| self.document(endpoint, &path)).await?;
@@ -132,12 +132,12 @@ impl Client {
         }
     }
 
-    /// Writes a blob to `path` and checks it on the way.
+    /// Downloads a blob to `path` and verifies its digest.
     pub(super) async fn blob(&self, blob: &Descriptor, path: &Path) -> Result<()> {
         self.try_endpoints(|endpoint| self.download(endpoint, blob, path)).await
     }
 
-    /// Asks each endpoint until one has it. Troubles of the network are tried again; the first error is told.
+    /// Tries each endpoint until one succeeds. Network errors are retried; if all fail, the first error is returned.
     async fn try_endpoints<T, F: Future<Output = Result<T>>>(
         &self,
         ask: impl Fn(String) -> F,
@@ -181,7 +181,7 @@ impl Client {
         let reading = async move {
             while let Some(bytes) = answer.chunk().await? {
                 if sender.send(bytes).await.is_err() {
-                    break; // its error comes below
+                    break; // the writer's error is returned below
                 }
             }
             Ok::<_, Error>(())
@@ -222,7 +222,7 @@ impl Client {
         self.check(answer, &url).await
     }
 
-    /// Credentials are for the registry that the image names, not for mirrors of it.
+    /// Credentials are only sent to the registry that the image names, not to mirrors.
     fn auth_for(&self, endpoint: &str) -> Option<&RegistryAuth> {
         let host = |url: &str| Some(url.parse::<Uri>().ok()?.authority()?.to_string());
         let itself = host(endpoint) == host(&reference::endpoint(&self.reference.host));
@@ -274,7 +274,7 @@ impl Client {
     }
 }
 
-/// The registry's own words, if it has any.
+/// The registry's own error message, if the response has one.
 async fn reason(answer: HttpResponse) -> String {
     #[derive(Deserialize)]
     struct Errors {

@@ -1,5 +1,5 @@
-//! Host names to addresses without the C library, which a static program cannot rely on: /etc/hosts, then the
-//! name servers of /etc/resolv.conf.
+//! DNS resolution without the C library, which a static program cannot rely on: /etc/hosts, then the name servers of
+//! /etc/resolv.conf.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -17,6 +17,7 @@ use super::super::{Error, Result};
 const TRIES: usize = 2;
 const ANSWER: Duration = Duration::from_secs(3);
 
+/// The addresses of a host.
 pub(super) async fn addresses(host: &str) -> Result<Vec<IpAddr>> {
     if let Ok(address) = host.parse() {
         return Ok(vec![address]);
@@ -41,7 +42,7 @@ pub(super) async fn addresses(host: &str) -> Result<Vec<IpAddr>> {
     Err(failed(host, &reason))
 }
 
-/// IPv4 first: a machine without IPv6 then connects at once.
+/// Queries A and AAAA records. IPv4 addresses come first, so that a host without IPv6 connects without delay.
 async fn lookup_host(server: SocketAddr, host: &str) -> std::result::Result<Vec<IpAddr>, String> {
     let mut found = query(server, host, RecordType::A).await?;
     found.extend(query(server, host, RecordType::AAAA).await?);
@@ -66,7 +67,7 @@ async fn query(
             Ipv6Addr::UNSPECIFIED.into()
         };
         let socket = UdpSocket::bind((local, 0)).await?;
-        socket.connect(server).await?; // answers of others are dropped by the kernel
+        socket.connect(server).await?; // the kernel drops packets from other addresses
         socket.send(&bytes).await?;
         let mut buffer = [0; 4096];
         loop {

@@ -1,4 +1,5 @@
-//! System calls under the runtime's own filter, made by a program that makes one call and ends with its error number.
+//! System calls under the runtime's default seccomp filter, made by a program that makes one call and exits with its
+//! error number.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::{
     support::{Runtime, file, shell, wait_for},
 };
 
-/// An executable for x86-64 that calls `number` and exits with the error.
+/// An executable for x86-64 that makes the system call `number` and exits with the error.
 fn program(number: u32) -> Vec<u8> {
     let mut code = vec![0xb8]; // mov eax, number
     code.extend(number.to_le_bytes());
@@ -23,10 +24,10 @@ fn program(number: u32) -> Vec<u8> {
     let size = head + code.len() as u64;
     let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
     for word in [base + head, 64, 0] {
-        out.extend(word.to_le_bytes()); // where it begins, the program headers, no section headers
+        out.extend(word.to_le_bytes()); // entry point, program headers, no section headers
     }
     out.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
-    out.extend([1, 0, 0, 0, 5, 0, 0, 0]); // loaded, to read and run
+    out.extend([1, 0, 0, 0, 5, 0, 0, 0]); // PT_LOAD, readable and executable
     for word in [0, base, base, size, size, 0x1000] {
         out.extend(word.to_le_bytes());
     }
@@ -34,7 +35,7 @@ fn program(number: u32) -> Vec<u8> {
     out
 }
 
-/// A program of the image that is root's and says so with its mode gives nobody root's rights who must not get any.
+/// A set-user-id program of the image gives no root privileges to a process with `no_new_privs`.
 #[cfg(target_arch = "x86_64")]
 #[tokio::test]
 async fn a_setuid_program_gives_no_new_privileges() {
@@ -57,7 +58,7 @@ async fn a_setuid_program_gives_no_new_privileges() {
     runtime.end().await;
 }
 
-/// Libraries try a new call and fall back to old ones if it does not exist; `EPERM` they would report.
+/// C libraries try a new system call and fall back to old ones on `ENOSYS`; `EPERM` they would report as an error.
 #[cfg(target_arch = "x86_64")]
 #[tokio::test]
 async fn calls_that_are_newer_than_the_filter_do_not_exist() {
@@ -98,7 +99,7 @@ async fn calls_that_are_newer_than_the_filter_do_not_exist() {
     runtime.end().await;
 }
 
-/// A profile may forbid what the runtime itself does between loading it and running the program.
+/// A profile may forbid the system calls that the runtime itself makes between loading it and executing the program.
 #[tokio::test]
 async fn a_profile_may_forbid_all_that_a_start_takes() {
     const CALLS: &str = r#"["clone", "clone3", "fork", "vfork", "setsid", "capset",
@@ -144,7 +145,7 @@ fn restrict(config: &mut ContainerConfig, profile: &Path, shares: bool, no_new_p
     });
 }
 
-/// What a command says that has a terminal.
+/// The output of a command with a terminal.
 async fn terminal(runtime: &mut Runtime, id: &str) -> String {
     let cmd = ["sh", "-c", "echo $((6 * 7))"].map(str::to_owned).into();
     let container_id = id.to_owned();

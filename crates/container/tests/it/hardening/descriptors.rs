@@ -1,4 +1,4 @@
-//! What a container's processes hold: their own three descriptors, and nothing of the host's.
+//! Open descriptors of container processes: their own three, and none of the host's.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -8,7 +8,7 @@ use crate::support::{Runtime, shell, wait_for};
 async fn a_process_has_three_descriptors() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
-    // The fourth is the folder that ls reads.
+    // The fourth is the directory that ls reads.
     let id = runtime.container(&sandbox, shell("a", "ls /proc/self/fd | wc -l; sleep 1000")).await;
     let log = wait_for(&runtime.logs().join("a.log"), "\n").await;
     assert!(log.trim_end().ends_with(" 4"), "{log}");
@@ -18,7 +18,7 @@ async fn a_process_has_three_descriptors() {
     runtime.end().await;
 }
 
-/// The empty input is a device: it must not be the host's to change.
+/// The empty stdin is a device of the host: the container must not be able to change it.
 #[tokio::test]
 async fn the_hosts_null_device_cannot_be_changed() {
     let null = std::path::Path::new("/dev/null");
@@ -30,12 +30,12 @@ async fn the_hosts_null_device_cannot_be_changed() {
     wait_for(&runtime.logs().join("a.log"), "tried").await;
     runtime.exec(&id, attack).await.expect("exec");
     let after = std::fs::metadata(null).expect("a device");
-    // First as it was: everybody on this machine uses it.
+    // Restored first, because everything on this host uses it.
     std::fs::set_permissions(null, before.permissions()).expect("restored");
     std::os::unix::fs::chown(null, Some(before.uid()), Some(before.gid())).expect("restored");
     let shown = |meta: &std::fs::Metadata| (meta.permissions().mode(), meta.uid(), meta.gid());
     assert_eq!(shown(&after), shown(&before));
-    // And it is still a device to write to.
+    // And it is still a device that can be written to.
     let (code, said) = runtime.exec(&id, "echo x > /dev/null && cat <&0").await.expect("exec");
     assert_eq!((code, said.as_str()), (0, ""));
     runtime.remove(&sandbox).await;

@@ -9,7 +9,7 @@ async fn the_runtime_cannot_be_written_from_a_container() {
     let mut runtime = Runtime::start().await;
     let before = std::fs::read(crate::support::SHIM).expect("the shim");
     let sandbox = runtime.sandbox("pod").await;
-    // Both name the runtime itself as the program. It then opens a FIFO, and so stays.
+    // Both specify the runtime itself as the program. It then opens a FIFO, and so keeps running.
     runtime
         .import("example.test/exe:1", "{}", |layer| {
             entry(layer, "linked", tar::EntryType::Symlink, "/proc/self/exe");

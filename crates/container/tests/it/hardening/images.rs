@@ -1,4 +1,4 @@
-//! Images whose configuration and layers are made to harm.
+//! Images with malicious configurations and layers.
 
 use std::fs;
 
@@ -66,7 +66,7 @@ async fn what_a_configuration_says_is_bounded() {
     runtime.end().await;
 }
 
-/// A device of the image's making is no more than its number: the group of the container does not allow it.
+/// A device node in an image is of no use: the container's device cgroup does not allow it.
 #[tokio::test]
 async fn devices_of_an_image_are_not_allowed() {
     let mut runtime = Runtime::start().await;

@@ -1,4 +1,4 @@
-//! Paths that a container must not read or write, however its pod and image try (CVE-2025-31133 and its kin).
+//! Masked and read-only paths, which hold however pod and image try to circumvent them (CVE-2025-31133 and similar).
 
 use std::os::unix::fs::symlink;
 
@@ -36,7 +36,7 @@ async fn masks_are_not_of_the_containers_making() {
     runtime.end().await;
 }
 
-/// A device that a mask shows is the host's, and not to be changed through it.
+/// The device that masks a file is the host's, and must not be changed through the mask.
 #[tokio::test]
 async fn masks_cannot_be_changed() {
     let mut runtime = Runtime::start().await;

@@ -1,4 +1,5 @@
-//! Errors are bounded where they leave the runtime: one of 120 KB ended the connection that all pods share.
+//! Error messages are limited in length where they leave the runtime: one of 120 KB closed the connection that all pods
+//! share.
 
 use std::{
     sync::{
@@ -19,7 +20,7 @@ use tokio::{net::UnixListener, task::JoinSet};
 
 use crate::support::{Runtime, shell};
 
-/// Another's runtime may not bound what it says: only the call that failed hears of it.
+/// Another runtime may send long messages: only the call that failed is affected.
 #[tokio::test]
 async fn a_long_error_of_another_runtime_harms_no_other_call() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -33,7 +34,7 @@ async fn a_long_error_of_another_runtime_harms_no_other_call() {
         while let Ok((stream, _)) = listener.accept().await {
             count.fetch_add(1, Ordering::Relaxed);
             let answer = service_fn(|request: Request<Incoming>| async move {
-                // One call is answered late and well, the others at once and at length.
+                // One call is answered late and successfully, the others at once with a long error.
                 if request.uri().path().ends_with("ImageFsInfo") {
                     tokio::time::sleep(Duration::from_secs(2)).await;
                     let answer = Response::builder().header("grpc-status", "5");

@@ -1,4 +1,4 @@
-//! Attacks from inside containers, and by images: each is attempted.
+//! Attacks from inside containers and by images. Each test attempts the attack.
 
 mod calls;
 mod descriptors;
@@ -14,7 +14,7 @@ mod users;
 
 use container::cri::{Capability, ContainerConfig, LinuxContainerSecurityContext, Mount};
 
-/// How often a race is tried: some hundred times, or as often as `TIPHYS_RACES` says.
+/// Number of attempts of a race: some hundred, or as many as `TIPHYS_RACES` says.
 fn races() -> usize {
     let wanted = std::env::var_os("TIPHYS_RACES").and_then(|value| value.to_str()?.parse().ok());
     wanted.unwrap_or(200)
@@ -25,7 +25,7 @@ fn security(config: &mut ContainerConfig) -> &mut LinuxContainerSecurityContext 
     linux.and_then(|linux| linux.security_context.as_mut()).expect("made by shell()")
 }
 
-/// Lets a container look into processes of others: more than most have.
+/// Grants the capability to trace other processes, which most containers do not have.
 fn allow_tracing(config: &mut ContainerConfig) {
     security(config).capabilities =
         Some(Capability { add_capabilities: vec!["SYS_PTRACE".into()], ..Capability::default() });

@@ -1,4 +1,4 @@
-//! Where mounts go: into the container's root, however its volumes and links change meanwhile (CVE-2021-30465,
+//! Mount targets stay in the container's root, however its volumes and symlinks change meanwhile (CVE-2021-30465,
 //! -2019-19921, -2023-27561, -2024-45310).
 
 use std::{fs, os::unix::fs::symlink};
@@ -18,7 +18,7 @@ async fn a_volume_that_is_swapped_leads_nowhere() {
     fs::create_dir(&outside).expect("made");
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
-    // A folder, a link to the host's, a FIFO and nothing, in turn.
+    // A directory, a symlink to the host, a FIFO and nothing, in turn.
     let script = format!(
         "echo begun; cd /vol; while :; do mkdir a; mv a x; mkdir -p x/y; mv x old; ln -s {0} x; rm -rf x old; \
          ln -s ../../../../../..{0} x; rm x; mkfifo x; rm x; done 2>/dev/null",
@@ -36,7 +36,7 @@ async fn a_volume_that_is_swapped_leads_nowhere() {
         config.mounts.push(mount(shared.path(), "/vol"));
         config.mounts.push(mount(data.path(), "/vol/x/y/z"));
         config.working_dir = "/vol/x/w".into();
-        // Whether it starts depends on what it finds; where it goes must not.
+        // Whether it starts depends on what it finds; where it is mounted must not.
         if let Ok(id) = runtime.try_container(&sandbox, config).await {
             started += 1;
             let remove = RemoveContainerRequest { container_id: id };
@@ -51,7 +51,7 @@ async fn a_volume_that_is_swapped_leads_nowhere() {
     runtime.end().await;
 }
 
-/// Images keep names of files that are only there when they run: `/etc/resolv.conf` leads to `/run`.
+/// Images contain symlinks to files that exist only at run time: `/etc/resolv.conf` leads to `/run`.
 #[tokio::test]
 async fn links_that_lead_to_nothing_yet_are_followed_inside() {
     let mut runtime = Runtime::start().await;
@@ -98,7 +98,7 @@ async fn no_mount_blocks_or_leaves_the_root() {
     runtime.end().await;
 }
 
-/// Which files of /proc may be covered is decided by name; a link gives them another one (CVE-2019-19921).
+/// Which files of /proc may be covered is decided by name; a symlink gives them another name (CVE-2019-19921).
 #[tokio::test]
 async fn no_link_leads_a_mount_into_proc() {
     let mut runtime = Runtime::start().await;

@@ -1,4 +1,5 @@
-//! What a process has from the runtime and not from whoever started the node: limits, umask, keys, folder, terminal.
+//! Process attributes that come from the runtime, not from whoever started the node: limits, umask, keyring, working
+//! directory, terminal.
 
 use container::cri::{
     Capability, ExecRequest, ImageSpec, Int64Value, SecurityProfile, security_profile::ProfileType,
@@ -68,7 +69,7 @@ async fn every_process_has_a_session_keyring_of_its_own() {
     let id = runtime.container(&sandbox, shell("a", "cat /proc/keys; echo end; sleep 1000")).await;
     let log = wait_for(&runtime.logs().join("a.log"), " end\n").await;
     let (_, said) = runtime.exec(&id, "cat /proc/keys").await.expect("exec");
-    // Root sees the keyrings of all who run as root; one of them is new each time.
+    // Root sees the keyrings of all processes that run as root; one of them is new each time.
     for seen in [sessions(&log), sessions(&said)] {
         assert!(seen.iter().any(|key| !known.contains(key)), "{seen:?} {known:?}");
         known.extend(seen);
@@ -99,7 +100,7 @@ async fn a_working_directory_is_in_the_root() {
     assert_eq!(runtime.exec(&id, "echo $PWD").await.expect("exec").1, "/work\n");
     let swap = |to: &str| format!("cd /; rm -r /work; ln -s {to} /work");
     for target in ["/proc/self/fd/6", "/proc/1/cwd", "/proc/self/root/etc"] {
-        // As its first process would leave it; a folder is made again for the next exec.
+        // As the container's first process would leave it; the directory is created again for the next exec.
         runtime.exec(&id, &swap(target)).await.expect("exec");
         runtime.exec(&id, "echo $PWD").await.expect_err(target);
         let first = format!("/proc/{}/root/work", runtime.init(&id));
@@ -110,7 +111,7 @@ async fn a_working_directory_is_in_the_root() {
     runtime.end().await;
 }
 
-/// The names in /dev are the container's; its terminals come from their own file system.
+/// The names in /dev belong to the container; its terminals come from devpts.
 #[tokio::test]
 async fn a_terminal_needs_no_name_that_a_container_can_change() {
     let mut runtime = Runtime::start().await;
@@ -129,7 +130,7 @@ async fn a_terminal_needs_no_name_that_a_container_can_change() {
     runtime.end().await;
 }
 
-/// A terminal belongs to the user who has it, the working directory may be that user's alone.
+/// A terminal belongs to its user, and the working directory may be accessible to that user only.
 #[tokio::test]
 async fn a_user_has_its_terminal_and_its_folder() {
     let mut runtime = Runtime::start().await;
@@ -152,7 +153,7 @@ async fn a_user_has_its_terminal_and_its_folder() {
     runtime.end().await;
 }
 
-/// A volume in place of the terminals (CVE-2025-52565): what it calls a terminal is none.
+/// A volume mounted over /dev/pts (CVE-2025-52565): its files are not accepted as terminals.
 #[tokio::test]
 async fn a_terminal_is_not_a_file_of_a_volume() {
     let mut runtime = Runtime::start().await;
@@ -176,7 +177,7 @@ async fn a_terminal_is_not_a_file_of_a_volume() {
     runtime.end().await;
 }
 
-/// No profile is not the same as one that allows everything (CVE-2023-2431).
+/// A missing profile name must not mean Unconfined (CVE-2023-2431).
 #[tokio::test]
 async fn a_profile_without_a_name_is_refused() {
     let mut runtime = Runtime::start().await;

@@ -1,5 +1,5 @@
-//! Processes that are being started, watched from inside a container and from outside: at no moment does one of them
-//! show the host's files, or hold what is the shim's.
+//! Processes that are being started, observed from inside a container and from outside: at no moment do they expose the
+//! host's files, or hold the shim's descriptors.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use container::cri::{
 use super::{allow_tracing, races, security};
 use crate::support::{Runtime, shell, wait_for};
 
-/// Looks for a file of the host through the root of every process, without end.
+/// Searches for a file of the host through the root of every process, in a loop.
 fn watcher(canary: &Path) -> ContainerConfig {
     let script = format!(
         "echo begun; while :; do for p in /proc/[0-9]*; do [ -e $p/root{0} ] && echo ESCAPED $p; \
@@ -54,7 +54,7 @@ async fn an_exec_never_shows_the_hosts_files() {
     runtime.end().await;
 }
 
-/// The pod's own first process is among those that are watched.
+/// The pod's pause process is among the observed ones.
 #[tokio::test]
 async fn a_start_in_a_shared_namespace_never_shows_the_hosts_files() {
     let (_folder, canary) = canary();
@@ -82,7 +82,7 @@ async fn a_start_in_a_shared_namespace_never_shows_the_hosts_files() {
     runtime.end().await;
 }
 
-/// What is wrong with a process of a container that still is the runtime's program.
+/// What is wrong with a process of a container that still executes the runtime's program.
 fn faults(pid: &str, init: i32, folder: &Path) -> Option<String> {
     let link = |pid: &str, name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
     let (init, own) = (init.to_string(), link(pid, "ns/pid")?);
@@ -114,7 +114,7 @@ fn faults(pid: &str, init: i32, folder: &Path) -> Option<String> {
     if !status.contains("Seccomp:\t2\n") {
         faults.push("no filter".to_owned()); // whoever traces it now has none either
     }
-    // It may have become the container's program in between.
+    // It may have executed the container's program in between.
     (link(pid, "exe")? == program).then(|| faults.join(", "))
 }
 
@@ -123,7 +123,7 @@ async fn an_exec_has_the_containers_rights_and_filter_when_it_appears() {
     let mut runtime = Runtime::start().await;
     let sandbox = runtime.sandbox("pod").await;
     let mut config = shell("a", "sleep 100000"); // 10,000 take a while
-    // What runs in it may trace: then not even what cannot be dumped is safe.
+    // Processes of the container may trace: then even a non-dumpable process is not safe.
     allow_tracing(&mut config);
     security(&mut config).seccomp = Some(SecurityProfile {
         profile_type: ProfileType::RuntimeDefault.into(),
@@ -159,8 +159,8 @@ async fn an_exec_has_the_containers_rights_and_filter_when_it_appears() {
     runtime.end().await;
 }
 
-/// The container exchanges what an exec looks at: its working directory, the file of users, the terminals' folder and
-/// the program. It runs in the container's root or not at all, and answers either way.
+/// The container exchanges what an exec depends on: its working directory, /etc/passwd, /dev/pts and the program. The
+/// exec runs in the container's root or not at all, and replies either way.
 #[tokio::test]
 async fn an_exec_stays_in_the_root_however_that_changes() {
     let (folder, canary) = canary();

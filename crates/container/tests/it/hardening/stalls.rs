@@ -1,4 +1,4 @@
-//! What blocks in a container blocks nothing else: not its pod, not the node.
+//! What blocks in one container does not block its pod or the node.
 
 use std::{fs, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::security;
 use crate::support::{Runtime, entry, shell, shim_of, wait_for};
 
-/// Less than the minute that a start may take.
+/// Less than the start timeout of one minute.
 const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_fifo_in_place_of_the_users_file_is_no_file() {
     let done = timeout(SOON, runtime.exec(&id, "grep Uid: /proc/self/status")).await;
     let (_, said) = done.expect("no stall").expect("exec");
     assert_eq!(said.split_whitespace().nth(1), Some("7"), "{said}");
-    // Also when the container puts it there later.
+    // Also if the container creates it later.
     let later = runtime.container(
         &sandbox,
         shell("b", "rm /etc/passwd; mkfifo /etc/passwd; echo done; sleep 1000"),
@@ -43,7 +43,7 @@ async fn a_fifo_in_place_of_the_users_file_is_no_file() {
     runtime.end().await;
 }
 
-/// The set-up of a process hangs, here because its group is frozen: the pod's other containers go on.
+/// The set-up of a process hangs, here because its cgroup is frozen: the pod's other containers go on.
 #[tokio::test]
 async fn a_start_that_hangs_does_not_stop_the_pod() {
     let mut runtime = Runtime::start().await;
@@ -80,7 +80,7 @@ async fn a_start_that_hangs_does_not_stop_the_pod() {
     runtime.end().await;
 }
 
-/// A shim that answers nobody holds no thread that others need.
+/// A shim that does not respond blocks no thread that others need.
 #[test]
 fn a_stalled_shim_takes_no_threads_away() {
     let pool = tokio::runtime::Builder::new_multi_thread()
@@ -119,7 +119,7 @@ fn a_stalled_shim_takes_no_threads_away() {
     });
 }
 
-/// The container makes the file of users into whatever takes long to read, or never ends.
+/// The container replaces /etc/passwd by something that takes long to read, or never ends.
 #[tokio::test]
 async fn no_users_file_takes_long_to_read() {
     let mut runtime = Runtime::start().await;
@@ -136,7 +136,7 @@ async fn no_users_file_takes_long_to_read() {
         "ln -s passwd /etc/passwd",
         "ln -s ../../../../../../../../etc/passwd /etc/passwd",
     ] {
-        // Both files, by turns; the second for the supplementary groups.
+        // Both files in turn; the second for the supplemental groups.
         let script =
             format!("cd /; rm -rf /etc/passwd; {made}; rm -rf /etc/group; ln -s passwd /etc/group");
         timeout(SOON, runtime.exec(&id, &script)).await.expect("no stall").expect(made);
@@ -147,7 +147,7 @@ async fn no_users_file_takes_long_to_read() {
     runtime.end().await;
 }
 
-/// Commands that never end, say nothing, say everything, or leave somebody behind who holds their output.
+/// Commands that never end, print nothing, print without end, or leave a child behind that keeps their output open.
 #[tokio::test]
 async fn no_command_is_waited_for_longer_than_its_time() {
     let mut runtime = Runtime::start().await;
@@ -171,7 +171,7 @@ async fn no_command_is_waited_for_longer_than_its_time() {
         let (code, said) = done.expect("exec");
         assert!(code == 0 && said.starts_with("said\n"), "{script}");
     }
-    // A container that goes while a command runs in it.
+    // A container that is removed while a command runs in it.
     let mut client = runtime.cri.runtime.clone();
     let cmd = ["sleep", "1000"].map(str::to_owned).into();
     let request = ExecSyncRequest { container_id: id.clone(), cmd, timeout: 60 };

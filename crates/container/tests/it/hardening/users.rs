@@ -1,4 +1,4 @@
-//! Who a container's processes are: as the image says at each start, and never root by a trick.
+//! The user of container processes: the same at each start, and never root by a trick.
 
 use container::cri::{ContainerConfig, ImageSpec};
 
@@ -22,7 +22,7 @@ fn of_image(name: &str, image: String, script: &str) -> ContainerConfig {
     }
 }
 
-/// A kubelet that is told "not as root" sees a number that is not 0; the kernel must see the same.
+/// A kubelet that checks `runAsNonRoot` sees a number other than 0; the kernel must see the same.
 #[tokio::test]
 async fn no_number_becomes_root() {
     let mut runtime = Runtime::start().await;

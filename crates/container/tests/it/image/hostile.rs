@@ -1,4 +1,4 @@
-//! Archives made to harm: nothing may come to lie outside, nothing may be left behind.
+//! Malicious archives: nothing is written outside the layer, and nothing is left behind.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use super::*;
 
 type Fill<'a> = dyn Fn(&mut Builder<Vec<u8>>) + 'a;
 
-/// Imports an image with this one layer.
+/// Imports an image with this single layer.
 async fn with_layer(store: &ImageStore, layer: Vec<u8>) -> Result<Image> {
     import(store, Parts::new(vec![(layer.clone(), layer)]).oci_archive("hostile")).await
 }
@@ -46,7 +46,7 @@ async fn links_are_followed_inside_only() {
     let outside = TempDir::new().expect("a folder");
     let target = outside.path().to_str().expect("text");
     let (_dir, store) = store(RegistryConfig::default());
-    // `out` is an absolute link; a file below it lands inside the layer or nowhere.
+    // `out` is an absolute symlink; a file below it is created inside the layer or not at all.
     let layer = tar(|a| {
         entry(a, "out", EntryType::Symlink, target);
         file(a, "out/file", b"hostile");
@@ -56,7 +56,7 @@ async fn links_are_followed_inside_only() {
         file(a, &format!("{}/inside", target.trim_start_matches('/')), b"");
         entry(a, "out", EntryType::Symlink, target);
         file(a, "out/file", b"hostile");
-        // a file replaces the link, it is not written through
+        // a file replaces the symlink and is not written through it
         entry(a, "over", EntryType::Symlink, &format!("{target}/over"));
         file(a, "over", b"plain");
         entry(a, "/absolute", EntryType::Directory, "");
@@ -99,7 +99,7 @@ async fn content_that_is_not_what_it_says() {
     assert_eq!(store.list(), []);
 }
 
-/// Less than a megabyte that unpacks to more than half a gigabyte: refused before the disk holds it, and nothing is left.
+/// Less than a megabyte that unpacks to more than half a gigabyte: rejected before it is on disk, and nothing is left.
 #[tokio::test]
 async fn a_layer_that_grows_too_much_is_refused() {
     let size: u64 = 600 << 20;
@@ -130,7 +130,7 @@ async fn a_layer_that_grows_too_much_is_refused() {
     }
 }
 
-/// Paths of directories are held until a layer's end.
+/// Paths of directories are kept in memory until the end of a layer.
 #[tokio::test]
 async fn names_take_no_more_memory_than_they_may() {
     let long = vec!["d".repeat(250); 15].join("/");
@@ -150,7 +150,7 @@ async fn names_take_no_more_memory_than_they_may() {
     assert!(error.to_string().contains("too many long names"), "{error}");
 }
 
-/// The file system that images are on is never filled to the end.
+/// The file system of the images is never filled completely.
 #[tokio::test]
 async fn something_of_the_disk_is_left() {
     let dir = TempDir::new().expect("a folder");
@@ -171,7 +171,7 @@ async fn something_of_the_disk_is_left() {
     assert_eq!(left, 0);
 }
 
-/// Deeper than any path can say, by links: what removes it must not walk it by paths or on the stack.
+/// A tree deeper than any path, made by links: removing it must not use paths or recursion.
 #[tokio::test]
 async fn a_deep_layer_is_removed_again() {
     let layer = tar(|a| {
@@ -199,7 +199,7 @@ fn entry_link(archive: &mut Builder<Vec<u8>>, path: &str, to: &str) {
     archive.append_link(&mut header, path, to).expect("in memory");
 }
 
-/// Configurations that would be held in memory, or made folders of, without end.
+/// Configurations that would use unlimited memory, or create unlimited directories.
 #[tokio::test]
 async fn configurations_are_bounded() {
     let (_dir, store) = store(RegistryConfig::default());

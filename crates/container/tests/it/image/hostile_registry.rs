@@ -1,4 +1,4 @@
-//! Registries that answer to harm: a pull fails in time, holds little memory and leaves nothing.
+//! Malicious registries: a pull fails in time, uses little memory and leaves nothing behind.
 
 use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use tokio::{
 
 use super::*;
 
-/// Only a failing test waits this long.
+/// Timeout of the test itself.
 const LONGEST: Duration = Duration::from_mins(3);
-/// The error for a registry that takes too long.
+/// The error for a slow registry.
 const SLOW: [&str; 2] = ["no answer in time", "too slowly"];
 
-/// What is written in answer to a request for a path. `None`: nothing, and the connection stays.
+/// The reply to a request for a path. `None`: no reply, and the connection stays open.
 type Answer = dyn Fn(&str, SocketAddr) -> Option<Reply> + Send + Sync;
 
 struct Reply {
@@ -27,7 +27,7 @@ struct Reply {
 
 enum Body {
     Whole(Vec<u8>),
-    /// The same again and again.
+    /// The same chunk without end.
     Endless(Vec<u8>),
     /// A byte now and then.
     Drops(Vec<u8>),
@@ -61,7 +61,7 @@ async fn serve(mut stream: TcpStream, address: SocketAddr, answer: Arc<Answer>) 
     let request = String::from_utf8_lossy(&request).into_owned();
     let path = request.split(' ').nth(1).unwrap_or_default();
     let Some(reply) = answer(path, address) else { return sleep(LONGEST).await };
-    // who has gone hears nothing
+    // the write fails if the client has disconnected
     let _ = stream.write_all(reply.head.as_bytes()).await;
     match reply.body {
         Body::Whole(bytes) => drop(stream.write_all(&bytes).await),
@@ -82,12 +82,12 @@ fn ok(bytes: &[u8]) -> Reply {
     Reply { head, body: Body::Whole(bytes.to_vec()) }
 }
 
-/// An answer whose end is the end of the connection.
+/// A reply without a length, which ends with the connection.
 fn open(body: Body) -> Reply {
     Reply { head: "HTTP/1.1 200 OK\r\n\r\n".to_owned(), body }
 }
 
-/// Pulls from such a registry; it must fail with this, in time, and leave nothing.
+/// Pulls from such a registry; the pull must fail with this error, in time, and leave nothing behind.
 async fn refused(
     what: &str,
     why: &str,
@@ -102,14 +102,14 @@ async fn refused(
     let pulled = tokio::time::timeout(LONGEST, store.pull(&name, None)).await;
     let error = pulled.unwrap_or_else(|_| panic!("{what}: not in time")).expect_err(what);
     let error = error.to_string();
-    // a machine that is slow itself hears less of the drops
+    // a slow host receives fewer of the single bytes
     let stopped = SLOW.contains(&why) && error.contains("stopped sending");
     assert!(error.contains(why) || stopped, "{what}: {error}");
     println!("{what}: {:?}: {}", began.elapsed(), &error[..error.len().min(120)]);
     assert_eq!(store.list(), [], "{what}");
     assert_eq!(fs::read_dir(dir.path().join("layers")).expect("a folder").count(), 0, "{what}");
     drop(store);
-    // what a failed pull left is removed by the next start at the latest
+    // leftovers of a failed pull are removed by the next start at the latest
     let store = ImageStore::open(dir.path(), RegistryConfig::default()).expect("opened again");
     let left = fs::read_dir(dir.path().join("ingest")).expect("a folder").count();
     assert_eq!((left, store.list().len()), (0, 0), "{what}");
@@ -140,7 +140,7 @@ async fn answers_that_never_end() {
             }
         }
     };
-    // of layers it is known how large they are
+    // the size of layers is known in advance
     refused("endless layer", "more than", with_blob(|| Body::Endless(vec![0; 64 << 10]))).await;
     refused("a layer in drops", "too slowly", with_blob(|| Body::Drops(vec![0; 1000]))).await;
 }
@@ -199,7 +199,7 @@ async fn manifests_made_to_harm() {
     }
 }
 
-/// Entries that claim more than there is, or lead elsewhere. (`hostile` has those that grow.)
+/// Entries that claim to be larger than they are, or lead out of the layer. (`hostile` has those that expand.)
 #[tokio::test]
 async fn layers_made_to_harm() {
     let mut huge = Header::new_gnu();

@@ -1,4 +1,4 @@
-//! The image store: archives, registries, hostile content, removal.
+//! Tests of the image store: archives, registries, malicious content, removal.
 
 mod archives;
 mod hostile;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
-/// An image in parts, as a registry or an archive would hold it.
+/// The blobs of an image, as a registry or an archive contains them.
 struct Parts {
     manifest: Vec<u8>,
     config: Vec<u8>,
@@ -21,7 +21,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// `layers` are (uncompressed, as stored).
+    /// `layers` are pairs: uncompressed, and as stored.
     fn new(layers: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
         let config = json!({
             "User": "7:8", "Env": ["A=b"], "Entrypoint": ["/bin/run"], "Cmd": ["x"], "WorkingDir": "/w",
@@ -35,7 +35,7 @@ impl Parts {
         Self::made_of(layers.into_iter().map(named).collect(), config)
     }
 
-    /// `layers` are (digest of the uncompressed, as stored).
+    /// `layers` are pairs: digest of the uncompressed layer, and as stored.
     fn of_diffs(layers: Vec<(String, Vec<u8>)>) -> Self {
         Self::made_of(layers, &json!({}))
     }
@@ -85,7 +85,7 @@ fn file(archive: &mut Builder<Vec<u8>>, path: &str, bytes: &[u8]) {
     archive.append_data(&mut header, path, bytes).expect("in memory");
 }
 
-/// An entry whose name is written as it is, however hostile.
+/// An entry with an arbitrary name, however malicious.
 fn entry(archive: &mut Builder<Vec<u8>>, path: &str, kind: EntryType, link: &str) {
     let mut header = Header::new_gnu();
     header.as_gnu_mut().expect("gnu").name[..path.len()].copy_from_slice(path.as_bytes());

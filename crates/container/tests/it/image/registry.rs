@@ -1,4 +1,4 @@
-//! A registry on loopback, small and of bad character where a test asks for it.
+//! A registry on loopback, which misbehaves where a test requests it.
 
 use std::{
     collections::HashMap,
@@ -34,10 +34,10 @@ pub(super) struct Registry {
 struct Shared {
     access: Access,
     address: SocketAddr,
-    /// By path below /v2/.
+    /// Contents by path below /v2/.
     content: Mutex<HashMap<String, Vec<u8>>>,
     requests: Mutex<Vec<String>>,
-    /// So many requests fail first.
+    /// Number of requests that fail first.
     failures: Mutex<u32>,
 }
 

@@ -14,7 +14,7 @@ async fn open(opener: &Opener, kind: &str, port: &str, request: &str) -> Stream 
     opener.open(headers).await.expect("agreed")
 }
 
-/// Forwards twice at a time, and once to a port that refuses.
+/// Forwards two connections at a time, and one to a port that refuses.
 async fn forward(io: impl AsyncRead + AsyncWrite + Send + 'static) {
     let connection = Connection::client(io);
     let opener = connection.opener();
@@ -78,7 +78,7 @@ async fn over_a_tunnel() {
     soon(forward(near)).await;
 }
 
-/// Each port has a channel for data and one for errors, which begin with its number.
+/// Each port has a data and an error channel, both of which begin with the port number.
 #[tokio::test]
 async fn over_channels() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! The streaming server, seen from its clients.
+//! Tests of the streaming server with clients of all protocols.
 
 mod forwards;
 mod spdy;
@@ -21,7 +21,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Plays the container: `cat`, `exit N`, `sizes N`, `hang`, `fail`.
+/// A fake container with the commands `cat`, `exit N`, `sizes N`, `hang` and `fail`.
 struct Container;
 
 impl StreamingRuntime for Container {
@@ -70,7 +70,7 @@ impl StreamingRuntime for Container {
         })
     }
 
-    /// Port 1 refuses, the others echo.
+    /// Port 1 refuses, all others echo.
     fn port_forward(
         &self,
         _: String,
@@ -107,7 +107,7 @@ fn exec(cmd: &str) -> ExecRequest {
     }
 }
 
-/// Asks for an upgrade and gives the answer, with the connection if it was granted.
+/// Requests an upgrade; returns the response, with the connection if it was upgraded.
 async fn upgrade(
     url: &str,
     headers: &[(&str, &str)],
@@ -134,7 +134,7 @@ async fn upgrade(
     (answer, upgraded, tasks)
 }
 
-/// Bytes in which a lost or doubled part shows.
+/// Bytes in which a lost or repeated part is noticed.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|n| u8::try_from((n ^ (n >> 8) ^ (n >> 16)) % 251).expect("small")).collect()
 }

@@ -1,4 +1,4 @@
-//! What the containers of a pod with a working sandbox need.
+//! Plans the containers of a pod whose sandbox is ready.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,14 @@ use crate::{
     },
 };
 
+/// Collects the steps for the containers of a pod.
 pub(super) struct Planner<'a> {
     pub(super) pod: &'a Pod,
     pub(super) seen: &'a RuntimePodState,
     pub(super) memory: &'a mut WorkerState,
     pub(super) now: i64,
     pub(super) sandbox: String,
-    /// Containers whose limits are no longer what the pod says.
+    /// Id and name of the running containers whose limits differ from the spec.
     pub(super) resized: Vec<(String, String)>,
     pub(super) plan: Plan,
 }
@@ -39,7 +40,7 @@ impl Planner<'_> {
         self.memory.probes.get(&container.id).is_some_and(|probes| probes.started)
     }
 
-    /// Whether other containers may run.
+    /// Plans init containers and sidecars. Returns whether the regular containers may run.
     pub(super) fn init(&mut self) -> bool {
         let pod = self.pod;
         let begun =
@@ -79,7 +80,7 @@ impl Planner<'_> {
         let statuses = self.pod.status().ephemeral_container_statuses();
         for container in self.pod.spec().ephemeral_containers().iter() {
             let container = container.as_container();
-            // one that has ended never runs again, also when a new sandbox knows nothing of it
+            // a finished ephemeral container never runs again, not even in a new sandbox
             let has_ended = statuses.find(|status| {
                 status.name() == container.name() && status.state().terminated().is_some()
             });
@@ -89,7 +90,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Starts a container that is not there, ends one that must not be as it is.
+    /// Starts a container that is missing, restarts one that exited, kills one that no longer matches.
     fn plan_container(&mut self, spec: &Spec, role: ContainerType) {
         let Some(found) = self.current_container(spec.name()) else {
             if role != ContainerType::Regular || !self.was_done(spec) {
@@ -103,7 +104,7 @@ impl Planner<'_> {
                 self.kill(&found, "Container is in unknown state".into(), None);
             }
             ContainerRunState::Created => {
-                // its start failed; the next try makes a new one
+                // its start failed; the retry creates a new container
                 if self.start_is_due(spec.name()) {
                     self.plan.steps.push(Step::RemoveContainer { id: found.id });
                     self.start(spec, role);
@@ -119,7 +120,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a container ended for good in an earlier sandbox.
+    /// Whether a container finished for good in an earlier sandbox.
     fn was_done(&self, spec: &Spec) -> bool {
         if let Some(last) = self.seen.newest(spec.name()) {
             return last.state == ContainerRunState::Exited
@@ -192,7 +193,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether the last failed try is long enough ago.
+    /// Whether the retry time after the last failure has passed.
     fn start_is_due(&mut self, name: &str) -> bool {
         match self.memory.retry_at.get(name).copied() {
             Some(at) if at > self.now => {
@@ -208,7 +209,7 @@ impl Planner<'_> {
             return;
         }
         let restarts = match self.seen.newest(spec.name()) {
-            // one that was made but never ran does not count
+            // a container that was created but never ran does not count as a restart
             Some(last) if last.state == ContainerRunState::Created => last.restarts,
             Some(last) => last.restarts.saturating_add(1),
             None => self.memory.past.get(spec.name()).map_or(0, restart::next_count),
@@ -216,7 +217,8 @@ impl Planner<'_> {
         self.plan.steps.push(Step::StartContainer { name: spec.name().into(), role, restarts });
     }
 
-    /// One dead container of a name is kept for its logs; sandboxes without containers go.
+    /// Plans removals: keeps the two newest containers of each name, the second for its logs, and removes old sandboxes
+    /// without containers.
     pub(super) fn plan_removals(&mut self) {
         let mut kept: HashMap<&str, usize> = HashMap::new();
         for container in &self.seen.containers {

@@ -1,4 +1,4 @@
-//! Beginning anew and ending: plans for pods that have no sandbox, or are not to have one much longer.
+//! Plans for pods without a working sandbox: creating one, restarting all containers, completion and termination.
 
 use api::core::{Container as Spec, Pod};
 
@@ -10,8 +10,9 @@ use crate::pod::{
     restart,
 };
 
-/// A container ended so that all must begin again: those that run are ended at once, and all are removed. The one that
-/// caused it goes last, so that a kubelet that is interrupted goes on.
+/// Plans a restart of all containers, triggered by a container whose exit matched a `RestartAllContainers` rule: kills
+/// the running ones without grace and removes all of them. The trigger is removed last, so that an interrupted kubelet
+/// resumes the restart.
 pub(super) fn restart_all(
     pod: &Pod,
     seen: &RuntimePodState,
@@ -43,7 +44,7 @@ pub(super) fn restart_all(
     Some(Plan { steps, restarts_all: true, ..Plan::default() })
 }
 
-/// There is no sandbox that works: end what was in the last, then make one.
+/// Plans a new sandbox: kills the containers of the last one first.
 pub(super) fn plan_sandbox(
     pod: &Pod,
     seen: &RuntimePodState,
@@ -82,13 +83,14 @@ pub(super) fn plan_sandbox(
     plan
 }
 
-/// The node goes down: what runs ends as gracefully as it would for a deletion, and its records
-/// stay, so that a later start counts restarts and shows last states.
+/// Plan for a node shutdown: containers are killed as gracefully as on deletion. Their records stay, so that a later
+/// start counts restarts and shows last states.
 pub(crate) fn halt(pod: &Pod, seen: &RuntimePodState) -> Plan {
     plan_completion(pod, seen, None)
 }
 
-/// The pod's work is done: what still runs ends, what is left stays for its logs.
+/// Plan for a finished or failed pod: kills what still runs and stops the sandboxes. Exited containers stay for their
+/// logs.
 pub(super) fn plan_completion(pod: &Pod, seen: &RuntimePodState, grace: Option<i64>) -> Plan {
     let grace = grace.unwrap_or_else(|| pod.spec().termination_grace_period_seconds());
     let steps = kills(pod, seen, grace);
@@ -100,6 +102,7 @@ pub(super) fn plan_completion(pod: &Pod, seen: &RuntimePodState, grace: Option<i
     Plan { steps, ..Plan::default() }
 }
 
+/// Plan for a pod that is being deleted: kills its containers, then removes sandboxes, volumes and cgroup.
 pub(super) fn plan_termination(
     pod: &Pod,
     ending: Termination,
@@ -122,7 +125,7 @@ pub(super) fn plan_termination(
     plan
 }
 
-/// All but sidecars together, then the sidecars from the last to the first.
+/// Kills: all containers except sidecars at once, then one sidecar after the other, in reverse order.
 fn kills(pod: &Pod, seen: &RuntimePodState, grace: i64) -> Vec<Step> {
     let sidecars: Vec<&str> = pod.spec().sidecars().map(Spec::name).collect();
     let kill = |container: &RuntimeContainer| Step::KillContainer {

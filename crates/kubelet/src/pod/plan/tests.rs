@@ -213,7 +213,7 @@ fn what_has_to_go_gets_no_longer_than_it_was_given() {
     assert!(matches!(got[..], [Step::KillContainer { grace: 1, .. }]), "{got:?}");
 }
 
-/// After a restart of the node the sandbox is a new one, and the runtime knows no container.
+/// After a reboot of the node the sandbox is new, and the runtime has no containers.
 #[test]
 fn an_ephemeral_container_that_has_ended_never_runs_again() {
     let with = |state: &str| {
@@ -252,7 +252,7 @@ fn a_rule_has_all_containers_begin_again_and_its_cause_goes_last() {
     assert_eq!(next.steps, [kill, remove("b"), remove("x"), remove("a")]);
     assert!(next.restarts_all);
 
-    // what is left of them is a count; also of those that had ended for good
+    // only the restart count is kept, also for containers that had finished for good
     let text = "{containerStatuses: [{name: a, state: {terminated: {exitCode: 42}}, restartCount: 1}, \
                 {name: b, state: {running: {}}, restartCount: 0}], \
                 initContainerStatuses: [{name: x, state: {terminated: {exitCode: 0}}, restartCount: 0}]}";
@@ -268,14 +268,14 @@ fn a_rule_has_all_containers_begin_again_and_its_cause_goes_last() {
         [start("a", ContainerType::Regular, 2), start("b", ContainerType::Regular, 1)]
     );
 
-    // the next time comes later
+    // the next restart has a longer back-off
     let mut cause = container("a", ContainerRunState::Exited, 42);
     cause.finished = 103 * SECOND;
     let waits = plan(&pod, None, &seen(&[cause]), &mut memory, 103 * SECOND);
     assert_eq!((waits.steps, waits.next_at), (vec![], Some(113 * SECOND)));
 }
 
-/// The node was down: the runtime has no container of the pod any more.
+/// The node was down: the runtime no longer has any container of the pod.
 #[test]
 fn what_had_ended_for_good_stays_so_and_the_rest_is_counted_on() {
     let text = "metadata: {name: p, namespace: ns, uid: u}

@@ -1,4 +1,4 @@
-//! The conditions of a pod: what is true of it, since when, and why.
+//! The conditions of a pod.
 
 use api::core::{Container as Spec, Pod};
 use object::{Lens, Text, Time, Value};
@@ -6,10 +6,10 @@ use object::{Lens, Text, Time, Value};
 use super::{SECOND, StatusBuilder, exit_code, names_where, phase::Tally};
 use crate::pod::restart;
 
-/// The reason of the kubelet's own `DisruptionTarget` condition, which others write too.
+/// The reason of the kubelet's own `DisruptionTarget` condition, a type that other components write too.
 pub(crate) const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 
-/// Conditions that nobody else writes.
+/// Condition types that only the kubelet writes.
 pub(crate) const KUBELET_CONDITIONS: [&str; 8] = [
     "PodReadyToStartContainers",
     "Initialized",
@@ -51,7 +51,7 @@ impl StatusBuilder<'_> {
             }
         }
         let begun = Tally::of(self.pod, regular);
-        // a pod that begins anew was initialized before
+        // a pod that is restarted in place was initialized before
         if begun.running + begun.stopped > 0 || self.pod.status().is_true("Initialized") {
             incomplete.clear();
         }
@@ -106,7 +106,7 @@ impl StatusBuilder<'_> {
         out.finish()
     }
 
-    /// Conditions that others set and the pod waits for.
+    /// The `Ready` condition by the pod's readiness gates, which other components set.
     fn readiness_gates(&self) -> (bool, &'static str, String) {
         let status = self.pod.status();
         let gates = self.pod.spec().readiness_gates();
@@ -132,6 +132,7 @@ impl StatusBuilder<'_> {
     }
 }
 
+/// Collects the conditions, with transition times carried over from the old status.
 struct Conditions<'a> {
     pod: &'a Pod,
     now: i64,
@@ -163,7 +164,7 @@ impl Conditions<'_> {
         self.list.push(condition);
     }
 
-    /// With those that others have set.
+    /// The conditions, followed by those of other components.
     fn finish(self) -> Value {
         let ours: Vec<Text> =
             self.list.iter().filter_map(|one| one["type"].as_str().map(Text::from)).collect();

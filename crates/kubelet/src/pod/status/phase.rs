@@ -9,7 +9,7 @@ use crate::pod::restart::{RESTARTING_ALL, restarts};
 impl StatusBuilder<'_> {
     pub(super) fn phase(&self, init: &Value, regular: &Value) -> &'static str {
         let old = self.pod.status().phase();
-        // a pod that fails as a whole goes on running until its containers have ended
+        // a failed pod keeps its phase until its containers have exited
         let ends = self.memory.failure.is_some() && self.seen.running().next().is_none();
         if ends || old == "Failed" {
             return "Failed";
@@ -51,13 +51,13 @@ impl StatusBuilder<'_> {
     }
 }
 
-/// The containers of a pod by what they do.
+/// Number of regular containers by state.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) running: i32,
     waiting: i32,
     pub(super) stopped: i32,
-    /// Of those that stopped, the ones that will run again.
+    /// Those among the stopped ones that will be restarted.
     restarting: i32,
     succeeded: i32,
 }
@@ -83,7 +83,7 @@ impl Tally {
     }
 }
 
-/// Whether a container that ended so runs again.
+/// Whether a container that terminated like this runs again.
 fn runs_again(pod: &Pod, spec: &Spec, terminated: &Value) -> bool {
     let code = terminated["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
     terminated["reason"].as_str() == Some(RESTARTING_ALL)

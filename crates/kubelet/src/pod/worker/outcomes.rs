@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Worker {
-    /// Events for containers that have begun to wait.
+    /// Records events for containers that have newly entered a back-off.
     pub(super) fn record_backoff_events(&mut self) {
         let now = self.host.nanos();
         let pod = &self.desired.pod;
@@ -53,6 +53,7 @@ impl Worker {
         }
     }
 
+    /// Applies the result of a step to the worker's state. Returns whether the step succeeded.
     pub(super) async fn apply_outcome(&mut self, outcome: StepOutcome) -> bool {
         let pod = self.desired.pod.clone();
         match outcome {
@@ -79,7 +80,7 @@ impl Worker {
                 }
                 self.state.resize_in_progress = false;
                 self.state.resize_error = None;
-                // a runtime that reports other limits than it was given is not updated again and again
+                // prevents an update loop with a runtime that reports other limits than it was given
                 self.back_off(RESIZE_BACKOFF_KEY, 1, LAST_BACKOFF);
                 true
             }
@@ -137,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// Waits longer each time; says until when.
+    /// Doubles the back-off of `what`; returns when it ends.
     fn back_off(&mut self, what: &str, first: i64, longest: i64) -> i64 {
         let now = self.host.nanos();
         let last = self.state.backoffs.get(what).map(|last| last.seconds);

@@ -1,4 +1,4 @@
-//! Probes of the containers that run, and what they find.
+//! The probers of the running containers, and the handling of probe results.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Worker {
-    /// A prober for each container that runs, and for no other.
+    /// Starts a prober for each running container and stops those of other containers.
     pub(super) fn sync_probers(&mut self) {
         let running: Vec<_> = self
             .observed
@@ -70,6 +70,7 @@ impl Worker {
         }
     }
 
+    /// Applies a probe result to the worker's state.
     pub(super) fn handle_probe_result(&mut self, id: &str, finding: ProbeEvent) {
         let Some(container) = self.observed.containers.iter().find(|one| one.id == id).cloned()
         else {
