@@ -149,7 +149,7 @@ const ARCH_SYSCALLS: &[(&str, i64)] = table![
 ];
 
 #[cfg(not(target_arch = "x86_64"))]
-const OWN: &[(&str, i64)] = &[];
+const ARCH_SYSCALLS: &[(&str, i64)] = &[];
 
 #[cfg(test)]
 mod tests {
