@@ -317,8 +317,8 @@ impl<'a> Invocation<'a> {
                 && user["as-uid"].is_null()
                 && user["as-user-extra"].is_null())
         {
-            return Err(CommandError::Raw(format!(
-                "Error in configuration: requesting uid, groups or user-extra for {user_name} without impersonating a user"
+            return Err(CommandError::error(format!(
+                "requesting uid, groups or user-extra for {user_name} without impersonating a user"
             )));
         }
         if cluster["server"].as_str().unwrap_or_default().is_empty() {

@@ -35,6 +35,8 @@ pub(crate) struct BuilderOptions {
     pub(crate) default_namespace: bool,
     /// Whether missing objects are ignored.
     pub(crate) ignore_missing: bool,
+    /// Whether errors about manifests that cannot be read are one aggregate, which is printed without `error: `.
+    pub(crate) aggregates_unread: bool,
 }
 
 /// Types and names, before they are looked up on the server.
@@ -336,7 +338,7 @@ impl Invocation<'_> {
     }
 
     fn read_files(&self, how: BuilderOptions) -> Result<(Vec<Info>, Vec<CommandError>)> {
-        let (mut infos, mut fails) = (Vec::new(), Vec::new());
+        let (mut infos, mut fails, mut unread) = (Vec::new(), Vec::new(), Vec::new());
         let selector = self.selector()?;
         for document in self.documents()? {
             let info = document.and_then(|(source, object)| {
@@ -347,8 +349,19 @@ impl Invocation<'_> {
             });
             match info {
                 Ok(info) => infos.extend(info),
-                Err(fail) => fails.push(fail),
+                Err(fail) => unread.push(fail),
             }
+        }
+        infos.retain(|info| match self.require_namespace(info) {
+            Ok(()) => true,
+            Err(fail) => {
+                fails.push(fail);
+                false
+            }
+        });
+        match how.aggregates_unread && !unread.is_empty() {
+            true => fails.push(CommandError::Aggregate(unread)),
+            false => fails.append(&mut unread),
         }
         if how.fetch {
             let mut found = Vec::new();
@@ -365,6 +378,19 @@ impl Invocation<'_> {
             infos = found;
         }
         Ok((infos, fails))
+    }
+
+    /// Refuses an object of another namespace than the one that was given.
+    pub(crate) fn require_namespace(&self, info: &Info) -> Result {
+        let namespace = &info.namespace;
+        if namespace.is_empty() || !self.namespace_given() || *namespace == self.namespace()? {
+            return Ok(());
+        }
+        Err(CommandError::error(format!(
+            "the namespace from the provided object {} does not match the namespace {}. You must pass '--namespace={namespace}' to perform this operation.",
+            quote(namespace),
+            quote(&self.namespace()?)
+        )))
     }
 
     pub(crate) fn selector(&self) -> Result<Selector> {
@@ -406,12 +432,6 @@ impl Invocation<'_> {
                 if !how.default_namespace {
                     object["metadata"]["namespace"] = namespace.as_str().into();
                 }
-            } else if self.namespace_given() && namespace != self.namespace()? {
-                return Err(CommandError::error(format!(
-                    "the namespace from the provided object {} does not match the namespace {}. You must pass '--namespace={namespace}' to perform this operation.",
-                    quote(&namespace),
-                    quote(&self.namespace()?)
-                )));
             }
         } else {
             namespace.clear();

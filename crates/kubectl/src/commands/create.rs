@@ -117,7 +117,10 @@ fn edited(call: &Invocation<'_>, infos: &[Info]) -> Result<Vec<Info>> {
     };
     objects
         .into_iter()
-        .map(|object| call.info("edited-file", object, BuilderOptions::default()))
+        .map(|object| {
+            let info = call.info("edited-file", object, BuilderOptions::default())?;
+            call.require_namespace(&info).map(|()| info)
+        })
         .collect()
 }
 

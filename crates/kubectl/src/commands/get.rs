@@ -122,13 +122,16 @@ pub(crate) fn parts(call: &Invocation<'_>) -> Result<(Vec<GetRequest>, Vec<Comma
     if call.has_files() {
         let (infos, fails) = call.select(
             call.args(),
-            BuilderOptions { default_namespace: true, ..BuilderOptions::default() },
+            BuilderOptions {
+                default_namespace: true,
+                aggregates_unread: true,
+                ..BuilderOptions::default()
+            },
         )?;
         for info in infos {
             let path = info.path() + &sub;
             parts.push(GetRequest { resource: info.resource, path, single: true });
         }
-        let fails = if fails.is_empty() { fails } else { vec![CommandError::Aggregate(fails)] };
         return Ok((parts, fails));
     }
     let selecting =
