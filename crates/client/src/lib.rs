@@ -46,7 +46,7 @@ pub use self::{
     discovery::{DiscoveredResource, RestMapper},
     error::Error,
     kubeconfig::Kubeconfig,
-    observe::{RequestObserver, Sent},
+    observe::{REQUEST_SECONDS, REQUEST_SIZES, RequestObserver, Sent},
     options::{DeleteParams, DeleteResult, ListParams, ObjectList, Patch, Propagation, Selectors},
     proxy::Proxy,
     resource::ApiResource,

@@ -1,18 +1,15 @@
 //! A cluster without kubelets: the test itself writes the nodes and the status of pods.
 
-use std::{fmt::Debug, panic::Location, time::Duration};
+use std::fmt::Debug;
 
 use api::core::{Event, Node, Pod, PodCondition, PodStatus, ServiceAccount};
 use client::{Api, Client};
 use controllers::Config;
-use object::{NamespacedName, Time, Value, from_json};
+use object::{NamespacedName, Time};
 use runtime::Context;
 use schema::{Kind, Scope};
 use testkit::TestCluster;
-use tokio::time::{sleep, timeout};
-
-/// Timeout of every wait, long enough for a busy host.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) use testkit::{tree, until};
 
 /// The cluster, and an admin client of it.
 pub(crate) struct World {
@@ -154,33 +151,6 @@ impl World {
         self.cx.stop().await;
         self.cluster.stop().await;
     }
-}
-
-/// Waits until `look` returns `Ok`; fails with its last error.
-#[track_caller]
-pub(crate) fn until<T, E: Debug>(
-    what: impl Debug,
-    mut look: impl AsyncFnMut() -> Result<T, E>,
-) -> impl Future<Output = T> {
-    let at = Location::caller();
-    async move {
-        let mut last = None;
-        let found = async {
-            loop {
-                match look().await {
-                    Ok(found) => return found,
-                    Err(instead) => last = Some(instead),
-                }
-                sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let found = timeout(PATIENCE, found).await.ok();
-        found.unwrap_or_else(|| panic!("{at}: waited in vain for {what:?}: {last:#?}"))
-    }
-}
-
-pub(crate) fn tree(text: &str) -> Value {
-    from_json(text.as_bytes()).expect("written in a test")
 }
 
 pub(crate) fn key<K: Kind>(name: &str) -> NamespacedName {

@@ -5,24 +5,10 @@ use std::{
     time::Duration,
 };
 
-use client::{RequestObserver, Sent};
+use client::{REQUEST_SECONDS, REQUEST_SIZES, RequestObserver, Sent};
 
 use super::{Counter, Family, Histogram, Metrics, lock};
 
-const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-const SIZES: &[f64] = &[
-    64.0,
-    256.0,
-    512.0,
-    1024.0,
-    4096.0,
-    16384.0,
-    65536.0,
-    262_144.0,
-    1_048_576.0,
-    4_194_304.0,
-    16_777_216.0,
-];
 const REQUESTS: Family = Family::counter(
     "rest_client_requests_total",
     "[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.",
@@ -37,13 +23,13 @@ const DURATION: Family = Family::histogram(
     "rest_client_request_duration_seconds",
     "[ALPHA] Request latency in seconds. Broken down by verb, and host.",
     &["host", "verb"],
-    SECONDS,
+    REQUEST_SECONDS,
 );
 const REQUEST_SIZE: Family = Family::histogram(
     "rest_client_request_size_bytes",
     "[ALPHA] Request size in bytes. Broken down by verb and host.",
     &["host", "verb"],
-    SIZES,
+    REQUEST_SIZES,
 );
 
 /// Counts the requests of all clients of a component.

@@ -3,24 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::{REQUEST_SECONDS, REQUEST_SIZES};
 use http::Response;
 
 use crate::metrics::{CounterVec, HistogramVec, MetricDesc, float};
-
-const SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-const SIZES: &[f64] = &[
-    64.0,
-    256.0,
-    512.0,
-    1024.0,
-    4096.0,
-    16384.0,
-    65536.0,
-    262_144.0,
-    1_048_576.0,
-    4_194_304.0,
-    16_777_216.0,
-];
 
 /// Metrics of webhook requests.
 #[derive(Debug)]
@@ -52,9 +38,13 @@ impl Default for RestClientMetrics {
                 "What was asked of others.",
                 &["code", "host", "method"],
             )),
-            seconds: by("rest_client_request_duration_seconds", "How long it took.", SECONDS),
-            sent: by("rest_client_request_size_bytes", "Bytes that were sent.", SIZES),
-            received: by("rest_client_response_size_bytes", "Bytes that came back.", SIZES),
+            seconds: by(
+                "rest_client_request_duration_seconds",
+                "How long it took.",
+                REQUEST_SECONDS,
+            ),
+            sent: by("rest_client_request_size_bytes", "Bytes that were sent.", REQUEST_SIZES),
+            received: by("rest_client_response_size_bytes", "Bytes that came back.", REQUEST_SIZES),
             connections: CounterVec::new(name(
                 "rest_client_transport_create_calls_total",
                 "Connections that were wanted: there, or made.",
