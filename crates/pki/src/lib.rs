@@ -19,6 +19,7 @@ mod pem;
 mod proof_of_possession;
 mod pss;
 mod public_key;
+mod public_key_hash;
 mod request;
 mod tls;
 mod tls_settings;
@@ -37,6 +38,7 @@ pub use self::{
     pem::{certificates, dedup_certificates, unexpired_certificates},
     proof_of_possession::verify_proof_of_possession,
     public_key::PublicKey,
+    public_key_hash::public_key_hash,
     request::CertificateRequest,
     tls::{Reloadable, client_config, provider, server_config, server_config_named},
     tls_settings::TlsSettings,

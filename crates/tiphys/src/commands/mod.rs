@@ -24,6 +24,7 @@ mod serving;
 mod settings_page;
 mod snapshot;
 mod systemd;
+mod token;
 mod transcode;
 mod why;
 
@@ -67,6 +68,8 @@ const COMMANDS: &[Command] = &[
         .with(image::Arguments::command),
     new("join", "add this machine to a cluster as a node", cluster::join)
         .with(cluster::JoinArguments::command),
+    new("token", "make, list and delete tokens with which machines join", token::run)
+        .with(token::Arguments::command),
     new("kubeconfig", "sign a kubeconfig for a user or a node", kubeconfig::run)
         .with(kubeconfig::Arguments::command),
     new("manifest", "print the manifest of the DNS server or the proxy", manifest::run)

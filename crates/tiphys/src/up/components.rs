@@ -87,6 +87,8 @@ pub(super) fn controller_manager(
 ) -> Result<controller_manager::Arguments> {
     let mut ours = vec![
         ("allocate-node-cidrs", "true".to_owned()),
+        // hosts join by bootstrap token
+        ("controllers", "*,bootstrap-signer-controller,token-cleaner-controller".to_owned()),
         ("use-service-account-credentials", "true".to_owned()),
         ("cluster-cidr", settings.cluster_cidr.clone()),
         ("service-cluster-ip-range", settings.service_cidr.clone()),

@@ -13,7 +13,7 @@ use object::NamespacedName;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    ClusterConfig, DataDir, cluster_location, demo, failures,
+    ClusterConfig, DataDir, bootstrap, cluster_location, demo, failures,
     layout::write_private,
     notify,
     progress::{self, Progress},
@@ -110,7 +110,7 @@ impl Waiting<'_> {
 }
 
 /// A client of the administrator, if the API server responds.
-async fn administrator(layout: &DataDir) -> Option<Client> {
+pub(crate) async fn administrator(layout: &DataDir) -> Option<Client> {
     let kubeconfig = Kubeconfig::read(&layout.path("kubeconfig/admin")).ok()?;
     let config = kubeconfig.config(Some(ADMIN_CONTEXT)).ok()?;
     let client = Client::new(config.manager("tiphys").user_agent("tiphys"));
@@ -132,6 +132,9 @@ pub(super) async fn finish_startup(
     progress.update("waiting for the API server");
     let client = waiting.connect().await?;
     settings.note_applied(layout)?;
+    once(layout, "node-rights", async || bootstrap::grant_node_rights(&client).await)
+        .await
+        .context("the rights of nodes")?;
     if let Some(path) = &up.kubeconfig {
         copy_kubeconfig(layout, path)?;
     }
@@ -140,7 +143,10 @@ pub(super) async fn finish_startup(
         waiting.node_ready(&client, &settings.node_name).await?;
     }
     if !settings.is_disabled("dns") {
-        deploy_dns(layout, &client, settings).await.context("the name server")?;
+        let manifest = dns::manifest(super::IMAGE, settings.dns, "cluster.local");
+        once(layout, "dns", async || demo::apply(&client, &manifest).await)
+            .await
+            .context("the name server")?;
     }
     progress.done(&format!("the cluster is up ({:.1} s)", began.elapsed().as_secs_f64()));
     notify::ready();
@@ -209,15 +215,14 @@ pub(super) async fn stop_supervisor(layout: &DataDir) -> Result<()> {
     Ok(())
 }
 
-/// Deploys the cluster DNS, once per version: objects that a user has deleted or changed are not restored.
-async fn deploy_dns(layout: &DataDir, client: &Client, settings: &ClusterConfig) -> Result<()> {
-    let done = layout.path(concat!("addons/dns-", env!("CARGO_PKG_VERSION")));
+/// Applies built-in objects, once per version: those that a user has deleted or changed are not restored.
+async fn once(layout: &DataDir, name: &str, apply: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let done = layout.path(&format!("addons/{name}-{}", env!("CARGO_PKG_VERSION")));
     if done.exists() {
         return Ok(());
     }
-    demo::apply(client, &dns::manifest(super::IMAGE, settings.dns, "cluster.local")).await?;
-    write_private(&done, b"")?;
-    Ok(())
+    apply().await?;
+    write_private(&done, b"")
 }
 
 fn next_steps(layout: &DataDir, up: &UpArgs) {

@@ -8,7 +8,9 @@ use clap::Args;
 use container::image::RegistryConfig;
 
 use super::{
-    ClusterConfig, DataDir, Place, check, clusters,
+    ClusterConfig, DataDir, Place, bootstrap,
+    bootstrap::{BootstrapToken, Membership},
+    check, clusters,
     finish_startup::{self, Supervisor},
     layout::write_private,
     machine,
@@ -26,9 +28,21 @@ pub(super) const SERVING: [&str; 2] = ["kubelet.crt", "kubelet.key"];
 
 #[derive(Args, Debug)]
 pub(crate) struct JoinArgs {
-    /// The output of `tiphys kubeconfig --node NAME`, from where the cluster is.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: PathBuf,
+    /// The address of the API server: HOST:PORT, as `tiphys token create` prints it.
+    #[arg(value_name = "HOST:PORT", requires = "token", required_unless_present = "kubeconfig")]
+    server: Option<String>,
+    /// A bootstrap token of `tiphys token create`.
+    #[arg(long, requires_all = ["server", "ca_hash"])]
+    token: Option<BootstrapToken>,
+    /// The hash of the public key of the cluster's CA: sha256:DIGITS.
+    #[arg(long, value_name = "HASH", requires = "token", value_parser = ca_hash)]
+    ca_hash: Vec<String>,
+    /// The node's name; the host's.
+    #[arg(long, requires = "token")]
+    node_name: Option<String>,
+    /// Instead of a token: the output of `tiphys kubeconfig --node NAME`, from where the cluster is.
+    #[arg(long, value_name = "FILE", conflicts_with = "server")]
+    kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     place: Place,
     /// The address that the other nodes reach this one at.
@@ -53,7 +67,6 @@ pub(crate) async fn run(join: JoinArgs) -> Result<()> {
     );
     check::require_all()?;
     RegistryConfig::parse(join.registry.iter().map(String::as_str)).context("--registry")?;
-    let membership = JoinConfig::read(&join.kubeconfig)?;
     let layout = join.place.layout()?;
     let dir = layout.dir().display();
     let config = layout.path("config.yaml");
@@ -64,6 +77,9 @@ pub(crate) async fn run(join: JoinArgs) -> Result<()> {
         bail!("a node already runs on {dir} (pid {pid}): see `tiphys status`");
     }
     layout.make_folder()?;
+    let given = membership(&layout, &join).await?;
+    let membership = JoinConfig::parse(&given.file)
+        .context("the file of --kubeconfig is not of `tiphys kubeconfig --node NAME`")?;
     let settings = settings(&layout, &membership, &join)?;
     super::node::kubelet_flags(&layout, &settings).context("--kubelet-arg")?;
     settings.save(&config)?;
@@ -72,8 +88,38 @@ pub(crate) async fn run(join: JoinArgs) -> Result<()> {
     for (name, content) in SERVING.iter().zip(&membership.serving) {
         write_private(&layout.path("pki").join(name), content.as_bytes())?;
     }
-    write_private(&layout.path(MEMBERSHIP), &fs::read(&join.kubeconfig)?)?;
+    if !given.certificate.is_empty() {
+        write_private(&layout.path(bootstrap::CERTIFICATE), given.certificate.as_bytes())?;
+    }
+    write_private(&layout.path(MEMBERSHIP), given.file.as_bytes())?;
     start(&layout, &settings, join.foreground).await
+}
+
+/// The membership file: given, with its certificates in it, or from the cluster by bootstrap token.
+async fn membership(layout: &DataDir, join: &JoinArgs) -> Result<Membership> {
+    if let Some(path) = &join.kubeconfig {
+        let file =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        return Ok(Membership { file, certificate: String::new() });
+    }
+    let (Some(server), Some(token)) = (&join.server, &join.token) else {
+        bail!("give HOST:PORT with --token and --ca-hash, or --kubeconfig FILE");
+    };
+    let node = match &join.node_name {
+        Some(name) => name.clone(),
+        None => machine::host_name()?,
+    };
+    machine::refuse_reserved(&node)?;
+    bootstrap::membership(layout, &node, server, token, &join.ca_hash).await
+}
+
+fn ca_hash(text: &str) -> Result<String> {
+    let digits = text.strip_prefix("sha256:").unwrap_or_default();
+    ensure!(
+        digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()),
+        "a hash is sha256: and 64 hexadecimal digits"
+    );
+    Ok(text.to_owned())
 }
 
 /// Whether the data directory belongs to a node that has joined another host's cluster.

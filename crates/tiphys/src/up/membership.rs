@@ -1,7 +1,7 @@
 //! The membership file of a further node: a kubeconfig with a context for the kubelet and one for kube-proxy, and an
 //! extension with the settings of the cluster.
 
-use std::{fs, net::IpAddr, path::Path};
+use std::{net::IpAddr, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use client::{Client, Kubeconfig};
@@ -23,12 +23,37 @@ pub(crate) fn write(
     (kubelet, proxy): (&str, &str),
     serving: &pki::CertKeyPair,
 ) -> Result<String> {
-    let (mut file, proxy) = (from_json(kubelet.as_bytes())?, from_json(proxy.as_bytes())?);
+    let ranges = Ranges {
+        cluster_cidr: settings.cluster_cidr.clone(),
+        service_cidr: settings.service_cidr.clone(),
+        cluster_dns: settings.dns,
+        profile: settings.profile,
+    };
+    let (kubelet, proxy) = (from_json(kubelet.as_bytes())?, from_json(proxy.as_bytes())?);
+    merge(kubelet, &proxy, &ranges, serving)
+}
+
+/// Builds the membership file of a node whose kube-proxy has the kubelet's certificate.
+pub(super) fn write_joined(
+    kubelet: &Value,
+    ranges: &Ranges,
+    serving: &pki::CertKeyPair,
+) -> Result<String> {
+    merge(kubelet.clone(), kubelet, ranges, serving)
+}
+
+/// Merges two kubeconfigs into one with a context for each, and adds the settings of the cluster.
+fn merge(
+    mut file: Value,
+    proxy: &Value,
+    about: &Ranges,
+    serving: &pki::CertKeyPair,
+) -> Result<String> {
     let mut ranges = Value::object();
-    ranges["clusterCIDR"] = settings.cluster_cidr.as_str().into();
-    ranges["serviceCIDR"] = settings.service_cidr.as_str().into();
-    ranges["clusterDNS"] = settings.dns.to_string().into();
-    ranges["profile"] = settings.profile.name().into();
+    ranges["clusterCIDR"] = about.cluster_cidr.as_str().into();
+    ranges["serviceCIDR"] = about.service_cidr.as_str().into();
+    ranges["clusterDNS"] = about.cluster_dns.to_string().into();
+    ranges["profile"] = about.profile.name().into();
     ranges["servingCertificate"] = serving.certificate_pem().into();
     ranges["servingKey"] = serving.key_pem().into();
     let mut extension = Value::object();
@@ -49,6 +74,15 @@ pub(crate) fn write(
     Ok(format!("{}\n", String::from_utf8(to_json(&file))?))
 }
 
+/// What a node must know of its cluster beside who it is.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    pub(super) cluster_cidr: String,
+    pub(super) service_cidr: String,
+    pub(super) cluster_dns: IpAddr,
+    pub(super) profile: Profile,
+}
+
 /// The content of a membership file.
 #[derive(Debug)]
 pub(crate) struct JoinConfig {
@@ -64,13 +98,8 @@ pub(crate) struct JoinConfig {
 }
 
 impl JoinConfig {
-    pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let tree = object::yaml::from_yaml(&text)?;
-        Self::of(&tree).with_context(|| {
-            format!("{} is not of `tiphys kubeconfig --node NAME`", path.display())
-        })
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        Self::of(&object::yaml::from_yaml(text)?)
     }
 
     fn of(tree: &Value) -> Result<Self> {

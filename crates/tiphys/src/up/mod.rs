@@ -8,6 +8,7 @@
 //!
 //! `tiphys join` starts the same processes without `control`.
 
+pub(crate) mod bootstrap;
 pub(crate) mod check;
 mod cluster_location;
 mod clusters;
@@ -37,6 +38,7 @@ pub(crate) mod supervise;
 
 pub(crate) use self::{
     cluster_location::Place,
+    finish_startup::administrator,
     layout::DataDir,
     machine::refuse_reserved,
     node::{CniAdapter, IMAGE, export, import, proxy_node},

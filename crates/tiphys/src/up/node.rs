@@ -23,7 +23,7 @@ pub(crate) use self::{
 };
 pub(super) use self::{network::DeferredPodNetwork, runtime::cgroup_root};
 use super::{
-    ClusterConfig, DataDir, Profile, components,
+    ClusterConfig, DataDir, Profile, bootstrap, components,
     join::{MEMBERSHIP, SERVING},
     membership, node_reserve,
 };
@@ -56,6 +56,9 @@ pub(crate) async fn run(layout: &DataDir) -> Result<()> {
         proxy::start(&proxy_cx, proxy_config(&settings)?);
     }
     routes(&proxy_cx, &settings, network.clone());
+    if settings.is_disabled("control") {
+        bootstrap::keep_renewed(&cx, layout, &settings.node_name, vec![client, proxied]);
+    }
 
     let mut stopped = pin!(crate::commands::wait_for_shutdown_signal());
     loop {

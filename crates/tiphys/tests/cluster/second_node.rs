@@ -59,6 +59,76 @@ fn pods_leave_a_node_that_stops_and_it_can_come_back() {
     first.assert_nothing_left();
 }
 
+/// A host joins with a token and the hash of the CA, and its certificate is renewed before it expires.
+#[test]
+fn a_node_joins_by_token_and_keeps_its_certificate_fresh() {
+    let (first, second) = World::pair("token");
+    let lives = "cluster-signing-duration=40s";
+    first.tiphys(&["up", "--node-name", "n1", "--kube-controller-manager-arg", lives]);
+    let command = first.tiphys(&["token", "create", "--ttl", "10m", "--description", "for n2"]);
+    let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+    let [_, server, _, token, _, hash] = words[..] else { panic!("{command}") };
+    let id = &token[..6];
+    let listed = first.tiphys(&["token", "list"]);
+    assert!(
+        listed.contains(id) && listed.contains("for n2") && !listed.contains(&token[7..]),
+        "{listed}"
+    );
+
+    // The wrong CA, the wrong secret, a name that is taken, a token that is none.
+    let join = |token: &str, hash: &str, name: &str| {
+        second.try_tiphys(&[
+            "join",
+            server,
+            "--token",
+            token,
+            "--ca-hash",
+            hash,
+            "--node-name",
+            name,
+        ])
+    };
+    let other = format!("sha256:{}", "0".repeat(64));
+    let refused = join(token, &other, "n2");
+    assert!(refused.contains("is not the one of --ca-hash"), "{refused}");
+    let refused = join(&format!("{id}.0000000000000000"), hash, "n2");
+    assert!(refused.contains("not signed by this token"), "{refused}");
+    let refused = join(token, hash, "n1");
+    assert!(refused.contains("has a ready node called n1"), "{refused}");
+    let refused = join("nonsense", hash, "n2");
+    assert!(refused.contains("a token is six lower case letters"), "{refused}");
+
+    let said = join(token, hash, "n2");
+    assert!(said.contains("n2 has joined"), "{said}");
+    let application = first.file("web.yaml", APPLICATION);
+    first.kubectl(&["apply", "-f", &application]);
+    first.until("all pods are ready", || ready(&first) == "4");
+    assert!(nodes_of(&first).contains("n2"), "{}", nodes_of(&first));
+    pods_reach_each_other(&first);
+
+    // The first certificate lives for 40 s, and the node stays ready for longer than that.
+    let file = second.path().join("pki/kubelet-client-current.pem");
+    let original = std::fs::read(&file).expect("a certificate");
+    first.until("the certificate is renewed", || {
+        std::fs::read(&file).is_ok_and(|now| now != original)
+    });
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(45) {
+        assert!(first.try_kubectl(&["get", "node", "n2"]).contains(" Ready "), "the node is ready");
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let pod = first.kubectl(&["get", "pods", "--field-selector", "spec.nodeName=n2", "-o", "name"]);
+    let pod = pod.lines().next().expect("a pod on n2").to_owned();
+    first.kubectl(&["exec", &pod, "--", "/tiphys", "version"]);
+    first.tiphys(&["token", "delete", id]);
+    assert!(!first.tiphys(&["token", "list"]).contains(id));
+
+    second.tiphys(&["down"]);
+    second.assert_nothing_left();
+    first.tiphys(&["down"]);
+    first.assert_nothing_left();
+}
+
 /// With the default tolerations.
 #[test]
 #[ignore = "takes more than six minutes"]

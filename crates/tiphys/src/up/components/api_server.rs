@@ -37,6 +37,7 @@ pub(in crate::up) fn api_server(
         ("service-node-port-range", settings.node_ports.clone()),
         ("secure-port", settings.port.to_string()),
         ("advertise-address", settings.node_ip.to_string()),
+        ("enable-bootstrap-token-auth", "true".to_owned()),
     ];
     if !settings.etcd.is_empty() {
         ours.push(("etcd-servers", settings.etcd.join(",")));
