@@ -32,6 +32,7 @@ const COMPONENTS: &[&str] = &[
     "kubelet",
     "proxy",
     "dns",
+    "hollow",
     "metrics",
     "cloud",
     "kubectl",

@@ -11,6 +11,7 @@ mod election;
 mod encryption;
 mod etcd;
 pub(crate) mod hello;
+mod hollow;
 mod image;
 mod kubeconfig;
 pub(crate) mod kubelet;
@@ -94,6 +95,8 @@ const COMMANDS: &[Command] = &[
         .with(etcd::Arguments::command),
     new("dns", "the DNS server of the cluster", dns::run).with(dns::Arguments::command),
     new("hello", "a small web application", hello::run).with(hello::Arguments::command),
+    new("hollow", "nodes that only pretend, for trying schedulers and large clusters", hollow::run)
+        .with(hollow::Arguments::command),
     new("shim", "", shim),
     new("supervise", "", cluster::supervise),
     new("control", "", cluster::control),
