@@ -373,7 +373,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| digits(*byte)).collect()
 }
 
-pub(crate) fn digits(byte: u8) -> [char; 2] {
+fn digits(byte: u8) -> [char; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     [byte >> 4, byte & 15].map(|n| char::from(DIGITS[usize::from(n)]))
 }

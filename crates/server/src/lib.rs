@@ -95,7 +95,7 @@ pub use self::{
     non_resource::architecture,
     options::parse_delete_options,
     outbound::{ConnectionPool, WebhookClient, server_response},
-    query::{Query, percent_decode},
+    query::Query,
     registry::{
         ApplyRequest, DeleteOutcome, DeleteRequest, ListOptions, ListResult, Patch, PatchType,
         Registry, RequestContext, Selection, SubresourceRequest, Watch, WatchEvent, WatchStart,

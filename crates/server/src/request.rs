@@ -4,10 +4,11 @@ use http::{Method, request::Parts};
 use object::{
     Text,
     names::path_segment_name,
+    percent_decode,
     selector::{FieldSelector, Selector},
 };
 
-use crate::{Attributes, Peer, Query, RequestBody, UserInfo, query::percent_decode};
+use crate::{Attributes, Peer, Query, RequestBody, UserInfo};
 
 /// A request that has passed the filters.
 #[derive(Debug)]
