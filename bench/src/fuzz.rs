@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Result, bail};
+use api::autoscaling::v1::SCALE;
 use cel::{Bindings, Environment, Type};
 use client::Kubeconfig;
 use jsonpath::Template;
@@ -248,7 +249,7 @@ fn definition(kinds: &[ResourceDefinition], input: &[u8]) -> bool {
     if !errs.is_empty() {
         return false;
     }
-    let Ok(Some(declared)) = crd_definitions(&crd, &NoCelRules) else { return false };
+    let Ok(Some(declared)) = crd_definitions(&crd, SCALE, &NoCelRules) else { return false };
     let mut object = from_json(CUSTOM).unwrap_or_default();
     let _ = declared.storage_version.coerce(&mut object, &mut Vec::new());
     declared.storage_version.apply_defaults(&mut object);

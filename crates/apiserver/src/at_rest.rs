@@ -4,9 +4,10 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
+use api::Secret;
 use bytes::Bytes;
 use pki::Dir;
-use schema::ResourceDefinition;
+use schema::{Kind as _, ResourceDefinition};
 use server::{
     EncryptionConfig, EncryptionTransformer, Registry, ResourceLocation, Transformer as _,
 };
@@ -39,7 +40,7 @@ impl EncryptionAtRest {
             None => (pki.join(ENCRYPTION), true),
         };
         if config.flags.encryption_provider_config.is_none() && !file.exists() {
-            let keys = EncryptionConfig::generate()?.to_yaml();
+            let keys = EncryptionConfig::generate(&[Secret::NAMES.plural])?.to_yaml();
             Dir::open(&pki)?.create(ENCRYPTION, keys.as_bytes(), 0o600)?;
         }
         let text =

@@ -33,6 +33,14 @@ pub enum StorageBackend {
     Memory,
 }
 
+/// The keys of node leases.
+const LEASES: &str = "/registry/leases/";
+
+/// Options of a log on disk: node leases are renewed even if the disk is full.
+pub fn disk_log_options() -> DiskLogOptions {
+    DiskLogOptions { essential_prefixes: &[LEASES], ..DiskLogOptions::default() }
+}
+
 /// How clients connect.
 #[derive(Debug)]
 pub enum ListenerSource {
@@ -129,7 +137,7 @@ impl StorageBackend {
             }
             Self::Disk => {
                 let disk = Arc::new(Directory::open(config.flags.data_dir.join("store"))?);
-                let log = DiskLog::open(disk, clock.clone(), DiskLogOptions::default())?;
+                let log = DiskLog::open(disk, clock.clone(), disk_log_options())?;
                 Arc::new(EmbeddedEngine::open(log, mirror.clone(), clock.clone())?)
             }
         };
@@ -145,5 +153,19 @@ impl StorageBackend {
         };
         let registry = Registry::open(kinds, engine, &mirror, transform, clock.clone())?;
         Ok(OpenStorage { registry, mirror, at_rest, reports })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::Lease;
+    use schema::Kind as _;
+
+    use super::*;
+
+    #[test]
+    fn leases_are_renewed_on_a_full_disk() {
+        assert_eq!(LEASES, format!("/registry/{}/", Lease::STORAGE.prefix));
+        assert_eq!(disk_log_options().essential_prefixes, [LEASES]);
     }
 }

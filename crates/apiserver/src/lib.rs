@@ -42,7 +42,7 @@ pub use self::{
     at_rest::{ENCRYPTION, unreadable},
     authn::{OidcFlags, ProxyHeaders},
     config::{Config, Flags},
-    environment::{ListenerSource, ServerEnvironment, StorageBackend},
+    environment::{ListenerSource, ServerEnvironment, StorageBackend, disk_log_options},
     flags::{
         ABSENT_FLAGS, AuditFlags, ConnectionFlags, GeneralFlags, GivenFlags, LogFlags, Logging,
         MetricFlags, ServiceAccountFlags, StorageFlags, UnsupportedFlag, UnsupportedFlags, grouped,

@@ -9,11 +9,12 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use api::{Lease, Node};
 use client::PipeConnector;
 use object::{Clock, Status, SystemClock};
 use pki::ClusterPki;
-use schema::custom::CelRuleCompiler;
-use server::{AuditBackend, Listener, Registry, Server, UserInfo};
+use schema::{Kind as _, custom::CelRuleCompiler};
+use server::{AuditBackend, Listener, Registry, RouteTable, Server, UserInfo};
 use tokio::{
     net::{TcpListener, UnixListener},
     time::timeout,
@@ -296,7 +297,7 @@ fn build_server(
         kubelets: kubelets(config, logs)?,
         component_ports: config.component_ports,
     };
-    server.handlers = handlers::handlers(&tools);
+    server.routes = RouteTable::derive(server.registry.kinds(), handlers::handlers(&tools))?;
     server.path_handlers = handlers::paths(issuer, clock.now(), flags.as_given.all::<Flags>());
     if flags.general.enable_logs_handler {
         server.path_handlers.insert("logs", Arc::new(Logs { folder: "/var/log".into() }));
@@ -534,6 +535,9 @@ fn own_address() -> IpAddr {
     probe().map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
 }
 
+/// The requests that keep a crowded cluster alive: without them its nodes would be lost.
+const ESSENTIAL: &[(&str, &str)] = &[(Lease::NAMES.plural, ""), (Node::NAMES.plural, "status")];
+
 fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Config> {
     let (flags, connections) = (&config.flags, &config.flags.connections);
     let identity_headers = server::IdentityHeaders::default().and(
@@ -548,6 +552,7 @@ fn server_config(config: &Config, advertise: SocketAddr) -> Result<server::Confi
         max_requests_in_flight: config.flags.max_requests_inflight,
         max_mutating_in_flight: config.flags.max_mutating_requests_inflight,
         deletions: config.flags.storage.delete_collection_workers,
+        essential: ESSENTIAL,
         ..connections.limits()?
     };
     Ok(server::Config {

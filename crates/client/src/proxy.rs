@@ -9,6 +9,7 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::Uri;
+use object::percent_decode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{Error, Io, TlsOptions};
@@ -61,7 +62,7 @@ impl Proxy {
         let said = uri.authority().and_then(|whole| whole.as_str().rsplit_once('@'));
         let user = said.map(|(user, _)| {
             let (name, password) = user.split_once(':').unwrap_or((user, ""));
-            (unescaped(name), unescaped(password))
+            (percent_decode(name, false).into(), percent_decode(password, false).into())
         });
         let host = host.trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(standard);
@@ -171,19 +172,6 @@ fn length(text: &str) -> io::Result<u8> {
 
 fn refused(why: &str) -> io::Error {
     io::Error::new(ErrorKind::ConnectionRefused, format!("the proxy refuses: {why}"))
-}
-
-/// Decodes `%XX` escapes.
-fn unescaped(text: &str) -> String {
-    let mut out = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, more)) = rest.split_first() {
-        let hex = more.get(..2).filter(|_| *first == b'%');
-        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        out.push(hex.unwrap_or(*first));
-        rest = if hex.is_some() { &more[2..] } else { more };
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// The URL without credentials.

@@ -19,7 +19,7 @@ use object::{
 use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 
-use crate::Config;
+use crate::{Config, conditions::Conditions};
 
 /// A pod whose eviction was permitted, but which is not deleted after this many seconds, counts
 /// again.
@@ -310,18 +310,13 @@ fn put(
     generation: i64,
     now: i64,
 ) {
-    const NAME: &str = "DisruptionAllowed";
-    let old = status.conditions().find(|one| one.type_() == NAME);
-    let since = old.filter(|old| old.status() == verdict).map(Condition::last_transition_time);
-    let since = since.map_or_else(|| Time::format(now), Text::from);
     let condition = Condition::new()
-        .with_type(NAME)
+        .with_type("DisruptionAllowed")
         .with_status(verdict)
         .with_observed_generation(generation)
-        .with_last_transition_time(since)
         .with_reason(reason)
         .with_message(message);
-    status.conditions_mut().upsert(condition, |one| one.type_() == NAME);
+    status.conditions_mut().set_condition(condition, now);
 }
 
 /// Sets the condition DisruptionTarget of a pod back to False when the pod was not deleted in time.
@@ -348,16 +343,11 @@ impl Reconcile for StaleDisruptions {
         let generation = new.metadata().generation();
         let old = new.status().condition("DisruptionTarget").cloned();
         let counted = old.is_some_and(|old| old.observed_generation() > 0);
-        let mut condition = PodCondition::new()
-            .with_type("DisruptionTarget")
-            .with_status("False")
-            .with_last_transition_time(Time::format(now));
+        let mut condition = PodCondition::new().with_type("DisruptionTarget").with_status("False");
         if counted {
             condition.set_observed_generation(generation);
         }
-        new.status_mut()
-            .conditions_mut()
-            .upsert(condition, |one| one.type_() == "DisruptionTarget");
+        new.status_mut().conditions_mut().set_condition(condition, now);
         self.pods.with_cause(&because).update_status(new).await?;
         Ok(Requeue::OnChange)
     }

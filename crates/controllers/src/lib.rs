@@ -8,6 +8,7 @@ mod bootstrap;
 mod certificates;
 mod claim;
 mod cluster_role_aggregation;
+mod conditions;
 mod cron_job;
 mod daemon_set;
 mod deployment;

@@ -5,11 +5,11 @@ use std::{net::IpAddr, sync::Arc};
 
 use api::networking::{IPAddress, ServiceCIDR};
 use client::Error;
-use object::{Clock, Condition, List, NamespacedName, Text, Time, seconds_left, wait_seconds};
+use object::{Clock, Condition, List, NamespacedName, Time, seconds_left, wait_seconds};
 use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
 use schema::Kind;
 
-use crate::Config;
+use crate::{Config, conditions::Conditions};
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 /// Time after the deletion in which an IP may still be allocated, in seconds.
@@ -95,22 +95,20 @@ impl ServiceCidrs {
         (verdict, reason, message): (&str, &str, &str),
         now: i64,
     ) -> Result<Requeue, Error> {
-        let old = range.status().conditions().find(|one| one.type_() == "Ready");
+        let old = range.status().conditions().condition("Ready");
         let same = |old: &Condition| {
             (old.status(), old.reason(), old.message()) == (verdict, reason, message)
         };
         if old.is_some_and(same) {
             return Ok(Requeue::OnChange);
         }
-        let since = old.filter(|old| old.status() == verdict).map(Condition::last_transition_time);
         let condition = Condition::new()
             .with_type("Ready")
             .with_status(verdict)
             .with_reason(reason)
-            .with_message(message)
-            .with_last_transition_time(since.map_or_else(|| Time::format(now), Text::from));
+            .with_message(message);
         let because = range.write_cause("status has changed");
-        range.status_mut().conditions_mut().upsert(condition, |one| one.type_() == "Ready");
+        range.status_mut().conditions_mut().set_condition(condition, now);
         self.ranges.with_cause(&because).update_status(range).await?;
         Ok(Requeue::OnChange)
     }

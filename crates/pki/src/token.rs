@@ -206,10 +206,7 @@ fn read<T: for<'a> Deserialize<'a>>(part: &str) -> Option<T> {
 fn uuid() -> Result<String, Error> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+    Ok(object::uuid_from_random(bytes).into())
 }
 
 #[cfg(test)]

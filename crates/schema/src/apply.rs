@@ -46,8 +46,8 @@ pub struct FieldManagerRequest<'a> {
     pub manager: &'a str,
     /// Empty for the object itself.
     pub subresource: &'a str,
-    /// Fields that this subresource does not write, whatever the request contains: see
-    /// `reset_fields`.
+    /// Fields that this write leaves unchanged, whatever the request contains: see
+    /// [`crate::Subresource::reset_fields`].
     pub reset_fields: &'a [&'a [&'a str]],
     /// In RFC 3339 format.
     pub now: &'a str,
@@ -57,30 +57,6 @@ pub struct FieldManagerRequest<'a> {
 
 /// Maximum number of conflicts that are reported for one request.
 const CONFLICTS: usize = 5_000;
-
-/// Kinds whose status subresource also writes metadata.
-const STATUS_WRITES_METADATA_KINDS: &str = "CronJob CustomResourceDefinition DaemonSet HorizontalPodAutoscaler Ingress Job Namespace Node PersistentVolume \
-    PersistentVolumeClaim PodDisruptionBudget ReplicaSet ReplicationController ResourceQuota Service StatefulSet";
-
-/// The fields that a write to the subresource ignores. The status subresource ignores metadata,
-/// except for kinds that are older than this rule.
-pub fn reset_fields(kind: &str, subresource: &str) -> &'static [&'static [&'static str]] {
-    match (kind, subresource) {
-        ("CertificateSigningRequest", "") => &[&["spec"], &["status"]],
-        ("CertificateSigningRequest", "status") => &[&["spec"], &["status", "conditions"]],
-        ("CertificateSigningRequest", "approval") => &[&["spec"], &["status", "certificate"]],
-        ("Deployment", "status") => &[&["spec"], &["metadata", "labels"]],
-        ("Pod", "status") => {
-            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
-        }
-        (kind, "status") if STATUS_WRITES_METADATA_KINDS.split(' ').any(|old| old == kind) => {
-            &[&["spec"]]
-        }
-        (_, "status") => &[&["metadata"], &["spec"]],
-        (_, "scale") => &[],
-        _ => &[&["status"]],
-    }
-}
 
 /// Merges `applied` into `live` (`None`: the object is created). The result has its
 /// `managedFields`, but no defaults or other fields that the server sets.

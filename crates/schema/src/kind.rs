@@ -6,7 +6,10 @@ use object::{
     Lens, NamespacedName, Object, ObjectMeta, OwnerReference, Text, Value, View as _, WriteCause,
 };
 
-use crate::{ErrorList, FieldPath, WarningList};
+use crate::{
+    ErrorList, FieldPaths, SelectableField, Subresource, SubresourceStrategy, TableColumn,
+    ValidateName, WarningList, name_validation,
+};
 
 /// The group, version, kind and resource names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,33 +92,6 @@ impl StorageConfig {
     }
 }
 
-/// A subresource: a further path below an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Subresource {
-    pub name: &'static str,
-    /// The kind of the request and response body.
-    pub kind: &'static str,
-    pub verbs: &'static [&'static str],
-}
-
-impl Subresource {
-    pub const fn new(
-        name: &'static str,
-        kind: &'static str,
-        verbs: &'static [&'static str],
-    ) -> Self {
-        Self { name, kind, verbs }
-    }
-
-    /// The `scale` subresource: desired and current replicas.
-    pub const SCALE: Self = Self::new("scale", "Scale", &["get", "patch", "update"]);
-
-    /// The `status` subresource of this kind.
-    pub const fn status(kind: &'static str) -> Self {
-        Self::new("status", kind, &["get", "patch", "update"])
-    }
-}
-
 /// Verbs in discovery.
 pub mod verbs {
     pub const ALL: &[&str] =
@@ -126,114 +102,6 @@ pub mod verbs {
     /// The verbs of custom resources, in the order in which discovery lists them.
     pub const CUSTOM: &[&str] =
         &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-}
-
-/// Returns the errors of a name. With `prefix` the name is a `generateName`, to which the server
-/// appends a suffix.
-pub type ValidateName = fn(name: &str, prefix: bool) -> Vec<String>;
-
-/// Common name validations.
-pub mod name_validation {
-    use object::names;
-
-    fn whole(name: &str, prefix: bool, rule: fn(&str) -> Vec<String>) -> Vec<String> {
-        if prefix { rule(&names::mask_trailing_dash(name)) } else { rule(name) }
-    }
-
-    pub fn dns_subdomain(name: &str, prefix: bool) -> Vec<String> {
-        whole(name, prefix, names::dns1123_subdomain)
-    }
-
-    /// Like `dns_subdomain`, with upstream's messages of declarative validation: the length is in
-    /// bytes, and a prefix is checked as a path segment only.
-    pub fn long_name(name: &str, prefix: bool) -> Vec<String> {
-        let rule = if prefix { names::path_segment_prefix } else { names::dns1123_subdomain };
-        let wrong = rule(name).into_iter();
-        wrong.map(|wrong| wrong.replace("253 characters", "253 bytes")).collect()
-    }
-
-    pub fn dns_label(name: &str, prefix: bool) -> Vec<String> {
-        whole(name, prefix, names::dns1123_label)
-    }
-
-    pub fn dns1035_label(name: &str, prefix: bool) -> Vec<String> {
-        whole(name, prefix, names::dns1035_label)
-    }
-
-    /// Any name that can be a path segment, as RBAC objects have.
-    pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
-        if prefix { names::path_segment_prefix(name) } else { names::path_segment_name(name) }
-    }
-}
-
-/// A column of `kubectl get`.
-#[derive(Debug)]
-pub struct TableColumn<K: 'static> {
-    pub name: &'static str,
-    /// `string`, `integer`, `boolean`, `date`.
-    pub ty: &'static str,
-    pub format: &'static str,
-    /// 0: always shown; 1: only with `-o wide`.
-    pub priority: i32,
-    /// Computes the cell at this time (seconds since 1970).
-    pub cell: fn(&K, i64) -> Value,
-}
-
-impl<K> TableColumn<K> {
-    pub const fn new(name: &'static str, ty: &'static str, cell: fn(&K, i64) -> Value) -> Self {
-        Self { name, ty, format: "", priority: 0, cell }
-    }
-
-    /// A column of type string.
-    pub const fn text(name: &'static str, cell: fn(&K, i64) -> Value) -> Self {
-        Self::new(name, "string", cell)
-    }
-
-    /// A column of type string that is shown only with `-o wide`.
-    pub const fn wide_text(name: &'static str, cell: fn(&K, i64) -> Value) -> Self {
-        Self::text(name, cell).wide()
-    }
-
-    /// Shows the column only with `-o wide`.
-    pub const fn wide(self) -> Self {
-        Self { priority: 1, ..self }
-    }
-}
-
-impl<K: Kind> TableColumn<K> {
-    pub const NAME: Self = Self {
-        format: "name",
-        ..Self::new("Name", "string", |object, _| object.meta().name().into())
-    };
-    pub const AGE: Self = Self::new("Age", "string", |object, now| {
-        crate::age(object.meta().creation_timestamp(), now).into()
-    });
-    /// The second column of kinds without columns of their own.
-    pub const CREATED_AT: Self =
-        Self::new("Created At", "date", |object, _| object.meta().creation_timestamp().into());
-}
-
-/// A field that field selectors can use, besides name and namespace. The server selects and watches
-/// by it, and caches have an index of it.
-#[derive(Debug)]
-pub struct SelectableField<K: 'static> {
-    /// Name of the field in field selectors.
-    pub name: &'static str,
-    pub value: fn(&K) -> String,
-    /// Whether the watch cache keeps a separate topic for it; otherwise watches only filter.
-    pub watch_topic: bool,
-}
-
-impl<K> SelectableField<K> {
-    /// A field with its own topic in the watch cache, for fields that many watches select.
-    pub const fn with_watch_topic(name: &'static str, of: fn(&K) -> String) -> Self {
-        Self { name, value: of, watch_topic: true }
-    }
-
-    /// A field that watches only filter by.
-    pub const fn filter_only(name: &'static str, of: fn(&K) -> String) -> Self {
-        Self { name, value: of, watch_topic: false }
-    }
 }
 
 /// The metadata fields that clients can set. For strict kinds, an update of the status leaves them
@@ -298,8 +166,25 @@ pub trait Kind: Lens {
     const TELLS_HOLLOW: bool = false;
     /// Metadata fields that an update of the status leaves unchanged; `*`: all.
     const STATUS_KEEPS: &'static [&'static str] = &[];
+    /// The fields that a write to the resource itself leaves unchanged, whatever it contains.
+    const RESET_FIELDS: FieldPaths = &[&["status"]];
     /// Whether finalizers without a domain may have any name.
     const ANY_FINALIZER: bool = false;
+    /// Whether an update of the status validates finalizers too.
+    const STATUS_CHECKS_FINALIZERS: bool = true;
+    /// Whether an update validates `generateName` by the kind's name validation, as upstream does
+    /// where it validates an update like a new object.
+    const UPDATE_CHECKS_GENERATE_NAME: bool = false;
+    /// Whether an empty list or map that the old object lacks is a change of the generation.
+    const EMPTY_IS_A_CHANGE: bool = false;
+    /// Whether the kind has finalizers in its spec too, which a subresource removes.
+    const FINALIZERS_IN_SPEC: bool = false;
+    /// Whether upstream serves the kind from an API server of its own: its scheme knows no other
+    /// groups, and it reports duplicate errors.
+    const SEPARATE_SERVER: bool = false;
+    /// Other API versions of the kind that upstream's scheme still knows, served or not. Stored
+    /// objects may have them.
+    const FORMER_API_VERSIONS: &'static [&'static str] = &[];
     /// Whether validation compiles expressions or patterns, which may take long.
     const COMPILES: bool = false;
     /// Whether an update of an object that does not exist creates it.
@@ -367,7 +252,8 @@ pub trait Kind: Lens {
     /// Changes the object before it is created, after admission. By default clears the status,
     /// which only the status subresource may set.
     fn prepare_create(&mut self) {
-        if Self::SUBRESOURCES.iter().any(|part| part.name == "status") {
+        let has_status = |part: &Subresource| part.strategy == SubresourceStrategy::Status;
+        if Self::SUBRESOURCES.iter().any(has_status) {
             let mut tree: Value = mem::take(self).into();
             tree["status"] = Value::object();
             *self = tree.into();
@@ -402,11 +288,7 @@ pub trait Kind: Lens {
     fn validate_status_at(&self, old: &Self, _now: i64, errs: &mut ErrorList) {
         self.validate_status(old, errs);
     }
-    /// Validates an update of the `approval` subresource.
-    fn validate_approval(&self, old: &Self, errs: &mut ErrorList) {
-        self.validate_status(old, errs);
-    }
-    /// Validates an update of a subresource.
+    /// Validates an update of a subresource that writes a field or has hooks.
     fn validate_part(&self, _part: &str, _old: &Self, _errs: &mut ErrorList) {}
     /// The component that this object needs; without it the object is stored and has no effect.
     fn needs(&self) -> Option<&'static Part> {
@@ -419,6 +301,8 @@ pub trait Kind: Lens {
 
     /// Changes an object that is being deleted and not removed at once.
     fn prepare_delete(&mut self, _now: i64) {}
+    /// Marks an object that is being deleted, each time that its deletion is requested.
+    fn mark_terminating(&mut self) {}
     /// Validates what only this served version requires; both objects are in the storage version.
     fn validate_version(_object: &Value, _old: Option<&Value>, _errs: &mut ErrorList) {}
 
@@ -426,18 +310,4 @@ pub trait Kind: Lens {
     fn to_stored(_object: &mut Value) {}
     /// Converts an object from the storage version to this version.
     fn from_stored(_object: &mut Value) {}
-}
-
-/// Validates name and generateName with the kind's name validation.
-pub fn validate_name(rule: ValidateName, meta: &ObjectMeta, errs: &mut ErrorList) {
-    let metadata = FieldPath::Root.field("metadata");
-    if !meta.generate_name().is_empty() {
-        let at = metadata.field("generateName");
-        errs.invalid_each(&at, meta.generate_name(), rule(meta.generate_name(), true));
-    }
-    if meta.name().is_empty() {
-        errs.required(&metadata.field("name"), "name or generateName is required");
-    } else {
-        errs.invalid_each(&metadata.field("name"), meta.name(), rule(meta.name(), false));
-    }
 }

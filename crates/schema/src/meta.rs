@@ -205,8 +205,8 @@ fn check_owner(owner: &OwnerReference, at: &FieldPath, errs: &mut ErrorList) {
             errs.required(&at.field(name), "must not be empty");
         }
     }
-    if (version, owner.kind()) == ("v1", "Event") {
-        let detail = "/v1, Kind=Event is disallowed from being an owner";
+    if owner.is_banned() {
+        let detail = format!("/{version}, Kind={} is disallowed from being an owner", owner.kind());
         errs.invalid_formatted(at, shown(owner), detail);
     }
 }

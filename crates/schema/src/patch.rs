@@ -40,6 +40,9 @@ pub enum PatchError {
     /// The patch does not apply to the object: 422.
     #[error("{0}")]
     Unprocessable(String),
+    /// A `test` operation of a JSON patch found another value: 422.
+    #[error("{0}")]
+    TestFailed(String),
     /// The patch cannot be merged; upstream answers with an internal error: 500.
     #[error("{0}")]
     Failed(String),
@@ -51,7 +54,7 @@ impl PatchError {
         match self {
             Self::Malformed(_) => 400,
             Self::TooLarge(_) => 413,
-            Self::Unprocessable(_) => 422,
+            Self::Unprocessable(_) | Self::TestFailed(_) => 422,
             Self::Failed(_) => 500,
         }
     }
@@ -61,7 +64,7 @@ impl PatchError {
         match self {
             Self::Malformed(why) => Status::bad_request(why.as_str()),
             Self::TooLarge(why) => Status::too_large(format!("Request entity too large: {why}")),
-            Self::Unprocessable(_) => Status::failure(
+            Self::Unprocessable(_) | Self::TestFailed(_) => Status::failure(
                 422,
                 "Invalid",
                 "the server rejected our request due to an error in our request",

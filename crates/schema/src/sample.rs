@@ -88,6 +88,10 @@ pub(crate) struct SampleStatus {
     replicas: i32,
 }
 
+/// The scale subresource, as crate `api` declares it.
+pub(crate) const SCALE: Subresource =
+    Subresource::converted("scale", "Scale").of_group("autoscaling", "v1");
+
 impl Kind for Sample {
     const NAMES: ResourceNames = ResourceNames {
         group: "apps",
@@ -98,10 +102,7 @@ impl Kind for Sample {
         short_names: &[],
         categories: &[],
     };
-    const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new("scale", "Scale", &["get", "patch", "update"]),
-        Subresource::new("status", "Sample", &["get", "patch", "update"]),
-    ];
+    const SUBRESOURCES: &'static [Subresource] = &[SCALE, Subresource::status("Sample")];
 
     fn meta(&self) -> &ObjectMeta {
         self.metadata()

@@ -16,7 +16,7 @@ use http::{
 };
 use object::{MicroTime, Object, Status, Text, Value, View};
 
-use crate::{Peer, RequestInfo, UserInfo, filters::Caller};
+use crate::{Peer, RequestInfo, UserInfo, deadline::STREAMING, filters::Caller};
 
 /// Maximum length of the user agent in an event; the rest is truncated.
 const LONGEST_AGENT: usize = 1024;
@@ -228,10 +228,9 @@ impl RequestAudit {
     /// Whether the request is long-running and so gets a ResponseStarted event. A request that
     /// failed authentication counts as one: its only event has that stage.
     pub(crate) fn is_long_running(&self) -> bool {
-        let parts = ["proxy", "log", "exec", "attach", "portforward"];
         self.asker.authenticated.is_none()
             || self.info.verb == "watch"
-            || parts.contains(&&*self.info.subresource)
+            || STREAMING.contains(&&*self.info.subresource)
     }
 
     /// Adds the impersonated user and the authorization decision to the event.

@@ -10,8 +10,8 @@ use object::{
 use schema::{ErrorList, FieldPath, ResourceDefinition, ResourceNames, protobuf};
 
 use crate::{
-    Query, ServedResources, audit, cbor, negotiate::accepted, respond::shape_of,
-    served_resources::was_registered,
+    Query, ServedResources, audit, cbor, negotiate::accepted, rejection::Rejection,
+    respond::shape_of,
 };
 
 /// The `fieldValidation` option: what to do about unknown and duplicate fields.
@@ -53,7 +53,7 @@ pub fn decode_body(
 /// Checks that a custom resource has the apiVersion of the request path.
 pub(crate) fn same_version(object: &Value, definition: &ResourceDefinition) -> Result<(), Status> {
     let (given, expected) = (Object::view(object).api_version(), definition.names.api_version());
-    if definition.custom_resource.is_none() || given == expected {
+    if definition.is_built_in() || given == expected {
         return Ok(());
     }
     Err(Status::bad_request(format!(
@@ -70,10 +70,7 @@ fn read_as(
 ) -> Option<Arc<ResourceDefinition>> {
     let (named, names) = (Object::view(object), &definition.names);
     let version = named.api_version().strip_prefix(names.group)?.strip_prefix('/')?;
-    if definition.custom_resource.is_none()
-        || version == names.version
-        || named.kind() != names.kind
-    {
+    if definition.is_built_in() || version == names.version || named.kind() != names.kind {
         return None;
     }
     let known = kinds.by_kind(names.group, version, names.kind).map(|known| known.definition);
@@ -204,7 +201,7 @@ fn parse<'a>(
     if object.is_object() {
         let named = Object::view(&object);
         let (version, kind) = (named.api_version().is_empty(), named.kind().is_empty());
-        if definition.custom_resource.is_some() && (version || kind) {
+        if definition.is_custom() && (version || kind) {
             unnamed(names, query, (kind, &object), body)?;
             return Ok((object, twice));
         }
@@ -246,7 +243,7 @@ fn from_text(
     odd: &mut Vec<StrictError>,
     unreadable: &dyn Fn(&dyn std::fmt::Display) -> Status,
 ) -> Result<Value, Status> {
-    let shape = definition.custom_resource.is_none().then_some(&*definition.schema);
+    let shape = definition.is_built_in().then_some(&*definition.schema);
     from_json_strict(text, shape, odd).map_err(|error| match error {
         JsonError::Number(_) => match as_written(definition, Some(text), String::new()).as_str() {
             "" => unreadable(&error),
@@ -349,7 +346,7 @@ pub(crate) fn other_than_object(tree: &Value) -> Option<&'static str> {
 /// The type error that Go's decoder reports: the first one in the order of the text, with numbers
 /// as written.
 fn as_written(definition: &ResourceDefinition, text: Option<&[u8]>, why: String) -> String {
-    let text = text.filter(|_| definition.custom_resource.is_none());
+    let text = text.filter(|_| definition.is_built_in());
     let tree = text.and_then(|text| from_json_preserving_source(text).ok());
     tree.and_then(|mut tree| definition.coerce(&mut tree, &mut Vec::new()).err()).unwrap_or(why)
 }
@@ -373,7 +370,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| digits(*byte)).collect()
 }
 
-pub(crate) fn digits(byte: u8) -> [char; 2] {
+fn digits(byte: u8) -> [char; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     [byte >> 4, byte & 15].map(|n| char::from(DIGITS[usize::from(n)]))
 }
@@ -401,18 +398,19 @@ pub(crate) fn unsupported(query: &Query) -> Status {
 }
 
 /// The error for an unsupported content type of a patch.
-pub(crate) fn unsupported_patch(definition: &ResourceDefinition, query: &Query) -> Status {
-    if definition.custom_resource.is_some() {
+pub(crate) fn unsupported_patch(definition: &ResourceDefinition, query: &Query) -> Rejection {
+    if definition.is_custom() {
         let cbor = if query.cbor { ", application/apply-patch+cbor" } else { "" };
         let said = format!(
             "the body of the request was in an unknown format - accepted media types include: \
              application/json-patch+json, application/merge-patch+json, \
              application/apply-patch+yaml{cbor}"
         );
-        return Status::failure(415, "UnsupportedMediaType", said);
+        return Status::failure(415, "UnsupportedMediaType", said).into();
     }
-    Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-        .with_details(StatusDetails::new())
+    let said = "415: Unsupported Media Type";
+    let status = Status::failure(415, "UnsupportedMediaType", said);
+    Rejection::Router(status.with_details(StatusDetails::new()))
 }
 
 /// The media type of a body, without parameters.
@@ -449,7 +447,7 @@ fn check_type(
     }
     let (kind, wanted) = (named.kind(), names.kind);
     let given = given.strip_prefix('/').unwrap_or(given);
-    if definition.custom_resource.is_some() && given == expected {
+    if definition.is_custom() && given == expected {
         definition.coerce(&mut object.clone(), &mut Vec::new()).map_err(|why| {
             let version = names.version;
             Status::bad_request(format!(
@@ -461,7 +459,7 @@ fn check_type(
         return Err(errs.into_status(names.group, kind, named.metadata().name()));
     } else if read_as(kinds, object, definition).is_some() {
         return Ok(()); // the version is checked after all other errors
-    } else if definition.custom_resource.is_some() {
+    } else if definition.is_custom() {
         return same_version(object, definition);
     }
     let (group, version) = given.rsplit_once('/').unwrap_or(("", given));
@@ -483,13 +481,12 @@ fn check_type(
              ({expected})"
         ))
     };
-    // Upstream serves these groups from separate API servers, whose schemes know no other groups.
-    let apart = matches!(names.group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
+    // The scheme of a separate API server knows no other groups.
     let other = kinds.by_kind(group, version, kind).or(list);
-    let Some(other) = other.filter(|_| !apart || group == names.group) else {
+    let Some(other) = other.filter(|_| !definition.separate_server || group == names.group) else {
         if given == "v1" && kind == "List" || is_unversioned_kind(kind) {
             return Err(unknown());
-        } else if kind == wanted && was_registered(names, given) {
+        } else if kind == wanted && definition.former_api_versions.contains(&given) {
             return Err(other_version());
         }
         return Err(unfit(format!(

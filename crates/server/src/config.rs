@@ -16,8 +16,11 @@ pub struct Limits {
     /// Maximum numbers of requests in flight: read-only ones, and mutating ones.
     pub max_requests_in_flight: usize,
     pub max_mutating_in_flight: usize,
-    /// Additional seats that only leases, node status and `system:masters` can use.
+    /// Additional seats that only `system:masters` and requests to `essential` can use.
     pub reserved: usize,
+    /// Resources and subresources that the cluster depends on, such as leases; an empty subresource
+    /// is the resource with all its subresources.
+    pub essential: &'static [(&'static str, &'static str)],
     pub watch_min: Duration,
     /// How many objects of a collection are deleted concurrently.
     pub deletions: usize,
@@ -36,6 +39,7 @@ impl Default for Limits {
             max_requests_in_flight: 400,
             max_mutating_in_flight: 200,
             reserved: 100,
+            essential: &[],
             watch_min: Duration::from_mins(30),
             deletions: 1,
             stream_bytes_per_second: None,

@@ -23,7 +23,7 @@ pub(crate) async fn converted(
     to: &ResourceDefinition,
     mut versions: Vec<Arc<Version<Value>>>,
 ) -> Result<Vec<Arc<Version<Value>>>, Status> {
-    if to.custom_resource.as_ref().is_none_or(|custom| custom.conversion.is_none()) {
+    if to.custom().is_none_or(|custom| custom.conversion.is_none()) {
         return Ok(versions);
     }
     let wanted = to.names.api_version();
@@ -52,7 +52,7 @@ pub(crate) async fn call_webhook(
     to: &ResourceDefinition,
     objects: Vec<Value>,
 ) -> Result<Vec<Value>, String> {
-    let webhook = to.custom_resource.as_ref().and_then(|custom| custom.conversion.as_ref());
+    let webhook = to.custom().and_then(|custom| custom.conversion.as_ref());
     let (Some(webhook), Some(first)) = (webhook, objects.first()) else { return Ok(objects) };
     let failed = |why: String| failed(first, &why);
     let converter = converter.ok_or_else(|| failed("this server calls no webhooks".to_owned()))?;
@@ -139,7 +139,10 @@ fn validate_strings(field: &str, changed: &Value) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use object::from_json;
-    use schema::custom::{NoCelRules, crd_definitions};
+    use schema::{
+        Subresource,
+        custom::{NoCelRules, crd_definitions},
+    };
 
     use super::*;
 
@@ -174,7 +177,11 @@ mod tests {
             "properties":{"spec":{"type":"object","properties":{"new":{"type":"string"}}}}}}}]},
             "status":{"acceptedNames":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"}}}"#,
         );
-        crd_definitions(&crd, &NoCelRules).expect("room").expect("a stored version").storage_version
+        let scale = Subresource::converted("scale", "Scale");
+        crd_definitions(&crd, scale, &NoCelRules)
+            .expect("room")
+            .expect("a stored version")
+            .storage_version
     }
 
     async fn asked(uid: &str) -> Result<Value, Status> {

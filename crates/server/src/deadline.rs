@@ -6,13 +6,13 @@ use object::Status;
 
 use crate::{Query, request::RequestInfo};
 
-/// Subresources that stream for as long as both sides want.
-const LONG: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+/// Subresources that stream for as long as both sides want, whatever resource has them.
+pub(crate) const STREAMING: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// Whether a request is long-running, and so has no deadline.
 pub(crate) fn is_long_running(info: &RequestInfo) -> bool {
     matches!(&*info.verb, "watch" | "proxy")
-        || info.is_resource && LONG.contains(&&*info.subresource)
+        || info.is_resource && STREAMING.contains(&&*info.subresource)
         || !info.is_resource && info.path.starts_with("/debug/pprof/")
 }
 

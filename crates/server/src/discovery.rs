@@ -187,7 +187,7 @@ fn resources(kinds: &[ServedResource], group: &str, version: &str) -> Option<Val
             entry["namespaced"] = definition.is_namespaced().into();
             entry["kind"] = sub.kind.into();
             entry["verbs"] = sub.verbs.iter().copied().collect();
-            if let Some((group, version)) = group_of(sub.kind) {
+            if let Some((group, version)) = sub.group_version {
                 entry["group"] = group.into();
                 entry["version"] = version.into();
             }
@@ -208,16 +208,6 @@ fn resources(kinds: &[ServedResource], group: &str, version: &str) -> Option<Val
     list["groupVersion"] = api_version.into();
     list["resources"] = found.into_iter().map(|(_, entry)| entry).collect();
     Some(list)
-}
-
-/// The group of a subresource's kind, if it differs from that of the resource.
-fn group_of(kind: &str) -> Option<(&'static str, &'static str)> {
-    match kind {
-        "Scale" => Some(("autoscaling", "v1")),
-        "Eviction" => Some(("policy", "v1")),
-        "TokenRequest" => Some(("authentication.k8s.io", "v1")),
-        _ => None,
-    }
 }
 
 /// The storage version hash. Clients use it to see whether two servers store a kind in the same
@@ -303,7 +293,7 @@ fn aggregated(served: &ServedResource) -> Value {
         .subresources
         .iter()
         .map(|sub| {
-            let (group, version) = group_of(sub.kind).unwrap_or_default();
+            let (group, version) = sub.group_version.unwrap_or_default();
             let mut entry = Value::object();
             entry["subresource"] = sub.name.into();
             entry["responseKind"] = kind(group, version, sub.kind);

@@ -271,8 +271,11 @@ mod tests {
 
     #[test]
     fn a_new_key_writes_and_the_old_one_still_reads() {
-        let one = EncryptionTransformer::new(&EncryptionConfig::generate().unwrap(), places());
-        let mut config = EncryptionConfig::generate().unwrap();
+        let one = EncryptionTransformer::new(
+            &EncryptionConfig::generate(&["secrets"]).unwrap(),
+            places(),
+        );
+        let mut config = EncryptionConfig::generate(&["secrets"]).unwrap();
         one.replace(&config);
         let old = one.to_storage(AT, Bytes::from_static(b"text")).unwrap();
         config.rotate().unwrap();

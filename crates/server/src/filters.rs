@@ -203,13 +203,15 @@ pub(crate) fn forbidden(user: &UserInfo, attributes: &Attributes, reason: &str) 
     Status::forbidden(ResourceRef { group, resource, name }, &why)
 }
 
-/// Limits the requests in flight where API Priority and Fairness is off. Leases, node status and
-/// `system:masters` have reserved seats, so that a flood of requests does not make nodes unready.
+/// Limits the requests in flight where API Priority and Fairness is off. Essential
+/// requests and `system:masters` have reserved seats, so that a flood of requests does not make nodes
+/// unready.
 #[derive(Debug)]
 pub(crate) struct InFlightLimiter {
     reads: Arc<Semaphore>,
     writes: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
+    essential: &'static [(&'static str, &'static str)],
 }
 
 impl InFlightLimiter {
@@ -219,6 +221,7 @@ impl InFlightLimiter {
             reads: seats(limits.max_requests_in_flight),
             writes: seats(limits.max_mutating_in_flight),
             reserved: seats(limits.reserved),
+            essential: limits.essential,
         }
     }
 
@@ -230,9 +233,10 @@ impl InFlightLimiter {
         if !info.is_resource && !info.path.starts_with("/openapi") {
             return Ok(None); // health and discovery
         }
-        let vital = info.resource == "leases"
-            || (info.resource == "nodes" && info.subresource == "status")
-            || user.in_group("system:masters");
+        let is_essential = |(resource, subresource): &(&str, &str)| {
+            info.resource == *resource && ["", &*info.subresource].contains(subresource)
+        };
+        let vital = self.essential.iter().any(is_essential) || user.in_group("system:masters");
         let writes =
             matches!(&*info.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
         let common = if writes { &self.writes } else { &self.reads };
@@ -253,19 +257,23 @@ mod tests {
         let seats = InFlightLimiter::new(&Limits {
             max_mutating_in_flight: 1,
             reserved: 1,
+            essential: &[("leases", ""), ("nodes", "status")],
             ..Limits::default()
         });
-        let info = |resource: &str| RequestInfo {
+        let info = |resource: &str, subresource: &str| RequestInfo {
             is_resource: true,
             verb: "update".into(),
             resource: resource.into(),
+            subresource: subresource.into(),
             ..RequestInfo::default()
         };
         let user = UserInfo::new("kubelet", &[]);
-        let first = seats.try_acquire(&user, &info("pods")).unwrap();
-        assert_eq!(seats.try_acquire(&user, &info("pods")).unwrap_err().code(), 429);
-        assert!(seats.try_acquire(&user, &info("leases")).is_ok());
+        let first = seats.try_acquire(&user, &info("pods", "")).unwrap();
+        assert_eq!(seats.try_acquire(&user, &info("pods", "")).unwrap_err().code(), 429);
+        assert!(seats.try_acquire(&user, &info("leases", "")).is_ok());
+        assert!(seats.try_acquire(&user, &info("nodes", "status")).is_ok());
+        assert_eq!(seats.try_acquire(&user, &info("nodes", "")).unwrap_err().code(), 429);
         drop(first);
-        assert!(seats.try_acquire(&user, &info("pods")).is_ok());
+        assert!(seats.try_acquire(&user, &info("pods", "")).is_ok());
     }
 }

@@ -40,15 +40,19 @@ mod memory;
 mod metrics;
 mod negotiate;
 mod non_resource;
+mod object_requests;
 mod openapi;
 mod options;
 mod outbound;
+mod patch_request;
 mod query;
 mod registry;
+mod rejection;
 mod request;
 mod request_body;
 mod respond;
 mod route;
+mod route_table;
 mod served_resources;
 mod server;
 mod socket;
@@ -95,7 +99,7 @@ pub use self::{
     non_resource::architecture,
     options::parse_delete_options,
     outbound::{ConnectionPool, WebhookClient, server_response},
-    query::{Query, percent_decode},
+    query::Query,
     registry::{
         ApplyRequest, DeleteOutcome, DeleteRequest, ListOptions, ListResult, Patch, PatchType,
         Registry, RequestContext, Selection, SubresourceRequest, Watch, WatchEvent, WatchStart,
@@ -108,6 +112,7 @@ pub use self::{
         warn,
     },
     route::{EndpointHandler, HandlerRef, ResponseFuture},
+    route_table::{Handlers, MissingHandler, RouteTable},
     served_resources::{ServedResource, ServedResources},
     server::Server,
     socket::WebSocketUpgrade,

@@ -31,7 +31,7 @@ pub(crate) fn selection(served: &ServedResource, request: &Request) -> Result<Se
     if request.info.verb == "watch" { check_watch(query) } else { check(query) }?;
     let (known, namespaced) =
         (served.definition.strategy.selectable_fields(), served.definition.is_namespaced());
-    let own = !known.is_empty() || served.definition.custom_resource.is_some();
+    let own = !known.is_empty() || served.definition.is_custom();
     for term in &fields.terms {
         let field = &*term.field;
         let common = match field {

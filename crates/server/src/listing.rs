@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
 use object::{Value, write_json};
-use schema::protobuf;
+use schema::{Origin, protobuf};
 use store::Version;
 
 use crate::{
@@ -96,9 +96,9 @@ impl ListBody {
                     }
                     // Items of custom resources have kind and apiVersion; those of built-in kinds
                     // do not.
-                    match served.definition.custom_resource {
-                        Some(_) => write_kind(served, out),
-                        None => out.push(b'{'),
+                    match served.definition.origin {
+                        Origin::Custom(_) => write_kind(served, out),
+                        Origin::BuiltIn => out.push(b'{'),
                     }
                     out.extend_from_slice(bytes);
                 });

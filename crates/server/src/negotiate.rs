@@ -6,7 +6,7 @@ use http::{
 };
 use object::{Status, StatusDetails};
 
-use crate::{Query, ServedResource, table::IncludeObjectPolicy};
+use crate::{Query, ServedResource, rejection::Rejection, table::IncludeObjectPolicy};
 
 /// Encodings of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,7 +78,7 @@ impl MediaTypeOptions {
 
     /// Falls back to JSON for custom resources, which have no protobuf encoding.
     pub(crate) fn for_kind(self, served: &ServedResource) -> Self {
-        match (self.format, self.representation, &served.definition.custom_resource) {
+        match (self.format, self.representation, served.definition.custom()) {
             (Encoding::Protobuf, Representation::Object, Some(_)) => {
                 Self { format: Encoding::Json, ..self }
             }
@@ -103,7 +103,7 @@ pub(crate) fn negotiate_media_type(
     headers: &HeaderMap,
     query: &Query,
     offer: EndpointRestrictions,
-) -> Result<MediaTypeOptions, Status> {
+) -> Result<MediaTypeOptions, Rejection> {
     let clauses = clauses(headers);
     let pretty = pretty(headers, query);
     if clauses.is_empty() {
@@ -120,7 +120,7 @@ pub(crate) fn negotiate_media_type(
         };
         let said = format!("406: Not Acceptable\n\nAvailable representations: {accepted}{streams}");
         let status = Status::failure(406, "NotAcceptable", said);
-        return Err(status.with_details(StatusDetails::new()));
+        return Err(Rejection::Router(status.with_details(StatusDetails::new())));
     }
     let found =
         clauses.iter().find_map(|clause| form(clause, query, offer != EndpointRestrictions::Part));

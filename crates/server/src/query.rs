@@ -2,7 +2,7 @@
 
 use std::num::IntErrorKind;
 
-use object::{Status, Text};
+use object::{Status, Text, percent_decode, percent_decode_bytes};
 
 use crate::Config;
 
@@ -76,43 +76,9 @@ fn decoded(text: &str) -> Text {
 /// Decodes the key of a user's extra value from a header name; `None` if it is not UTF-8.
 pub(crate) fn extra_key(escaped: &str) -> Option<String> {
     if is_escaped(escaped) {
-        return String::from_utf8(bytes_of(escaped, false)).ok();
+        return String::from_utf8(percent_decode_bytes(escaped, false)).ok();
     }
     Some(escaped.to_owned())
-}
-
-/// Decodes percent-encoding. With `plus`, as in queries, a plus sign is a space.
-pub fn percent_decode(text: &str, plus: bool) -> Text {
-    if !text.contains(['%', '+']) {
-        return text.into();
-    }
-    String::from_utf8_lossy(&bytes_of(text, plus)).as_ref().into()
-}
-
-fn bytes_of(text: &str, plus: bool) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        let digits = match tail {
-            [high, low, ..] if *first == b'%' => digit(*high).zip(digit(*low)),
-            _ => None,
-        };
-        match digits {
-            Some((high, low)) => {
-                bytes.push(high << 4 | low);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            None if plus && *first == b'+' => bytes.push(b' '),
-            None => bytes.push(*first),
-        }
-    }
-    bytes
-}
-
-/// A hexadecimal digit.
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use http::{Method, request::Parts};
 use object::{
     Text,
-    names::path_segment_name,
+    names::{NAMESPACES, path_segment_name},
+    percent_decode,
     selector::{FieldSelector, Selector},
 };
 
-use crate::{Attributes, Peer, Query, RequestBody, UserInfo, query::percent_decode};
+use crate::{Attributes, Peer, Query, RequestBody, UserInfo};
 
 /// A request that has passed the filters.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl RequestInfo {
             parts => (false, parts),
         };
         let parts = match parts {
-            ["namespaces", namespace, rest @ ..]
+            [NAMESPACES, namespace, rest @ ..]
                 if !rest.is_empty() && !matches!(rest[0], "status" | "finalize") =>
             {
                 self.namespace = (*namespace).into();
@@ -91,7 +92,7 @@ impl RequestInfo {
             self.rest = more.get(2..).unwrap_or_default().join("/").into();
         }
         // A Namespace belongs to itself.
-        if self.resource == "namespaces" && self.namespace.is_empty() {
+        if self.resource == NAMESPACES && self.namespace.is_empty() {
             self.namespace = self.name.clone();
         }
         self.verb_in_path = watching;

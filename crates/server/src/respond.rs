@@ -283,7 +283,7 @@ pub(crate) fn encoded(
 
 /// The schema that marks byte fields; custom resources have none.
 pub(crate) fn shape_of(definition: &ResourceDefinition) -> Option<&object::StructSchema> {
-    definition.custom_resource.is_none().then_some(&*definition.schema)
+    definition.is_built_in().then_some(&*definition.schema)
 }
 
 /// Encodes an object as YAML, CBOR, or compact or indented JSON.
@@ -465,7 +465,7 @@ fn named_list(served: &ServedResource) -> Value {
 /// An item of a list: without kind and apiVersion if it is of a built-in kind.
 fn bare(served: &ServedResource, version: &Version<Value>) -> Value {
     let mut object = to_response_object(served, version.revision, &version.object);
-    if served.definition.custom_resource.is_none() {
+    if served.definition.is_built_in() {
         object.remove("apiVersion");
         object.remove("kind");
     }

@@ -8,8 +8,6 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-pub(crate) use self::storage_versions::was_registered;
-
 use bytes::Bytes;
 use object::{
     NamespacedName, Object, ResourceRef, Status, Text, Value, View, depth, from_json, to_json,
@@ -59,7 +57,7 @@ impl ServedResource {
     /// The definition with the table columns and selectable fields. Each version of a custom
     /// resource has its own.
     pub(crate) fn presentation(&self) -> &Arc<ResourceDefinition> {
-        if self.definition.custom_resource.is_some() { &self.definition } else { &self.internal }
+        if self.definition.is_custom() { &self.definition } else { &self.internal }
     }
 
     /// The watch cache, or an error for kinds that are not stored.
@@ -82,7 +80,7 @@ impl ServedResource {
 
     /// Whether conversion between versions needs a webhook.
     pub(crate) fn needs_conversion_webhook(&self) -> bool {
-        self.definition.custom_resource.as_ref().is_some_and(|custom| custom.conversion.is_some())
+        self.definition.custom().is_some_and(|custom| custom.conversion.is_some())
     }
 
     /// Converts from the internal version to that of the request.
@@ -208,7 +206,7 @@ impl ServedResources {
 
     /// Whether a built-in kind of the group is served.
     pub fn has_group(&self, group: &str) -> bool {
-        let built_in = |served: &ServedResource| served.definition.custom_resource.is_none();
+        let built_in = |served: &ServedResource| served.definition.is_built_in();
         self.read().order.iter().any(|s| s.definition.names.group == group && built_in(s))
     }
 
@@ -245,7 +243,7 @@ impl State {
     fn add(&mut self, served: ServedResource) {
         let (group, version, plural) = name_of(&served);
         self.by_name.insert((group, version, plural), served.clone());
-        if served.definition.custom_resource.is_none() {
+        if served.definition.is_built_in() {
             self.first.entry((group, plural)).or_insert_with(|| served.clone());
         }
         self.order.push(served);
@@ -304,7 +302,7 @@ pub(crate) fn path(prefix: &str, namespace: &str, name: &str) -> Text {
 
 /// Encodes an object for storage.
 pub(crate) fn to_bytes(hub: &ResourceDefinition, object: &Value, cbor: bool) -> Bytes {
-    if cbor && hub.custom_resource.is_some() {
+    if cbor && hub.is_custom() {
         return cbor::encode_document(None, object).into();
     }
     if hub.storage.json {
@@ -324,7 +322,7 @@ fn from_bytes(hub: &ResourceDefinition, bytes: &[u8]) -> Result<Value, String> {
         cbor::read(None, bytes).map_err(|error| error.to_string())?.tree
     } else {
         let mut object = from_json(bytes).map_err(|error| error.to_string())?;
-        if hub.custom_resource.is_none() {
+        if hub.is_built_in() {
             let named = Object::view(&object);
             storage_versions::check(hub, named.api_version(), named.kind())?;
         }
@@ -338,7 +336,7 @@ fn from_bytes(hub: &ResourceDefinition, bytes: &[u8]) -> Result<Value, String> {
     }
     let version = Object::view(&object).api_version();
     let foreign = version != hub.names.api_version();
-    if foreign && hub.custom_resource.as_ref().is_some_and(|custom| custom.conversion.is_some()) {
+    if foreign && hub.custom().is_some_and(|custom| custom.conversion.is_some()) {
         return Ok(object); // the conversion webhook handles its version
     }
     hub.normalize_stored(&mut object);

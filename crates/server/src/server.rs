@@ -39,7 +39,7 @@ use tracing::debug;
 use crate::{
     Aggregator, AuditBackend, AuditStage, Authenticator, Authorizer, Config, FlowControl,
     HandlerRef, HealthCheck, HttpPolicy, MetricsSource, Peer, ProbeScope, Query, Registry, Reply,
-    Request, RequestBody, RequestInfo, Seat, Shutdown,
+    Request, RequestBody, RequestInfo, RouteTable, Seat, Shutdown,
     audit::{RequestAudit, with_audit_context},
     batched_tcp::WriteBatch,
     body::counted,
@@ -55,6 +55,7 @@ use crate::{
     negotiate::negotiate_failure,
     openapi::OpenApiDocuments,
     query::is_escaped,
+    rejection::Rejection,
     respond::{raw, status_as, status_reply, warn},
     route,
     streams::StreamExecutor,
@@ -99,8 +100,8 @@ pub struct Server {
     pub audit: Option<Arc<dyn AuditBackend>>,
     /// Samples requests for tracing.
     pub tracer: Option<Arc<Tracer>>,
-    /// Handlers by group, resource and subresource, for everything that is not a plain object.
-    pub handlers: HashMap<(&'static str, &'static str, &'static str), HandlerRef>,
+    /// What answers requests to each resource and subresource.
+    pub routes: RouteTable,
     /// Kinds without a resource: request and response bodies of subresources.
     pub subresource_kinds: Vec<ResourceDefinition>,
     /// Handlers of non-resource paths by their first segment.
@@ -147,7 +148,7 @@ impl Server {
             audit: None,
             tracer: None,
             flow: None,
-            handlers: HashMap::new(),
+            routes: RouteTable::default(),
             subresource_kinds: Vec::new(),
             path_handlers: HashMap::new(),
             metrics: Metrics::default(),
@@ -513,7 +514,7 @@ impl Server {
         let part = trace::part(&request);
         let routed = panics::contain("request", route::route(self, request, &mut warnings));
         let routed = async {
-            let routed = async { routed.await.unwrap_or_else(|_| Err(panicked())) };
+            let routed = async { routed.await.unwrap_or_else(|_| Err(panicked().into())) };
             match limit {
                 Some(limit) => timeout(limit, routed).await,
                 None => Ok(routed.await),
@@ -525,14 +526,11 @@ impl Server {
         };
         let mut reply = match routed {
             Ok(Ok(reply)) => reply,
-            Ok(Err(status)) => {
-                // A request that fails content negotiation is rejected before anything can cause a
-                // warning.
-                if status.message().starts_with("406: ") || status.message().starts_with("415: ") {
-                    warnings.clear();
-                }
+            Ok(Err(Rejection::Router(status))) => {
+                warnings.clear();
                 status_as(&status, failure)
             }
+            Ok(Err(Rejection::Handler(status))) => status_as(&status, failure),
             Err(_) => {
                 let late = "request did not complete within the allotted timeout";
                 status_as(&Status::timeout(late), failure)

@@ -46,6 +46,9 @@ pub struct DiskLogOptions {
     pub segment_size: u64,
     /// Bytes reserved for deletions on a full disk. The reserve for a snapshot is as large as the snapshot needs.
     pub reserve_size: u64,
+    /// Prefixes of the keys whose renewal may use the reserve too. If a full disk prevented the renewal of node leases,
+    /// all nodes would become NotReady and their pods would be evicted.
+    pub essential_prefixes: &'static [&'static str],
     /// Minimum size in bytes of the log before a snapshot replaces it.
     pub compact_threshold: u64,
     /// Minimum age of events before they are removed: watch caches are filled with the events that are left.
@@ -64,6 +67,7 @@ impl Default for DiskLogOptions {
         Self {
             segment_size: segment,
             reserve_size: reserve,
+            essential_prefixes: &[],
             compact_threshold: compact,
             retain,
             background: true,
@@ -169,6 +173,10 @@ impl DiskLog {
 }
 
 impl Log for DiskLog {
+    fn essential_prefixes(&self) -> &'static [&'static str] {
+        self.inner.options.essential_prefixes
+    }
+
     fn append(&self, batch: &[Record]) -> Result<(), AppendError> {
         let mut files = self.inner.files();
         if files.broken {

@@ -60,15 +60,12 @@ pub struct Record {
 /// Prefix of the engine's internal keys. No client's key begins with it.
 pub(crate) const INTERNAL_KEY_PREFIX: char = '\u{100}';
 
-/// Prefix of the node leases. If a full disk prevented their renewal, all nodes would become NotReady and their pods
-/// would be evicted.
-const LEASE_PREFIX: &str = "/registry/leases/";
-
 impl Record {
-    /// Whether the record may use the space reserved for a full disk: it deletes a key, renews a lease, or is internal
-    /// to the engine.
-    pub(crate) fn may_use_reserve(&self) -> bool {
-        let renews = self.lineage.version > 1 && self.key.starts_with(LEASE_PREFIX);
+    /// Whether the record may use the space reserved for a full disk: it deletes a key, renews one below an essential
+    /// prefix, or is internal to the engine.
+    pub(crate) fn may_use_reserve(&self, essential_prefixes: &[&str]) -> bool {
+        let is_essential = || essential_prefixes.iter().any(|prefix| self.key.starts_with(prefix));
+        let renews = self.lineage.version > 1 && is_essential();
         self.bytes.is_none() || renews || self.key.starts_with(INTERNAL_KEY_PREFIX)
     }
 }

@@ -49,6 +49,11 @@ pub trait Log: fmt::Debug + Send + Sync {
         self.read(0, take)
     }
 
+    /// Prefixes of the keys whose renewal may use the space reserved for a full disk.
+    fn essential_prefixes(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether `append` waits for a device. Then the engine calls it on a separate thread.
     fn is_blocking(&self) -> bool;
 

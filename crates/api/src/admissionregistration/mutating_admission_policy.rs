@@ -76,6 +76,9 @@ impl Kind for MutatingAdmissionPolicy {
     const NAMES: ResourceNames =
         super::names("MutatingAdmissionPolicy", "mutatingadmissionpolicies")
             .singular("mutatingadmissionpolicy");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;

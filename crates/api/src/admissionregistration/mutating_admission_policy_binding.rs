@@ -31,6 +31,9 @@ pub struct MutatingAdmissionPolicyBindingSpec {
 impl Kind for MutatingAdmissionPolicyBinding {
     const NAMES: ResourceNames =
         super::names("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;

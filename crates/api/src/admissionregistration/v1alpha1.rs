@@ -18,6 +18,9 @@ pub struct MutatingAdmissionPolicyBinding {
 impl Kind for MutatingAdmissionPolicyBinding {
     const NAMES: ResourceNames =
         ResourceNames { version: "v1alpha1", ..super::MutatingAdmissionPolicyBinding::NAMES };
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        super::MutatingAdmissionPolicyBinding::FORMER_API_VERSIONS;
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: StorageConfig = super::MutatingAdmissionPolicyBinding::STORAGE;
     const BLIND_UPDATES: bool = false;

@@ -185,6 +185,9 @@ impl Kind for ValidatingAdmissionPolicy {
     const NAMES: ResourceNames =
         super::names("ValidatingAdmissionPolicy", "validatingadmissionpolicies")
             .singular("validatingadmissionpolicy");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;

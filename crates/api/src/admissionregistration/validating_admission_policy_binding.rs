@@ -49,6 +49,9 @@ pub struct ParamRef {
 impl Kind for ValidatingAdmissionPolicyBinding {
     const NAMES: ResourceNames =
         super::names("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const BLIND_UPDATES: bool = false;

@@ -86,6 +86,9 @@ impl Kind for ValidatingWebhookConfiguration {
     const COMPILES: bool = true;
     const NAMES: ResourceNames =
         super::names("ValidatingWebhookConfiguration", "validatingwebhookconfigurations");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const EMPTY_IS_A_CHANGE: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["admissionregistration.k8s.io/v1beta1"];
     const EMPTY_BYTES: bool = true;
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;

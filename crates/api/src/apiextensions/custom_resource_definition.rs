@@ -355,13 +355,16 @@ impl Kind for CustomResourceDefinition {
     )
     .short(&["crd", "crds"])
     .categories(&["api-extensions"]);
+    const SEPARATE_SERVER: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["apiextensions.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: StorageConfig =
         StorageConfig::json("apiextensions.k8s.io/customresourcedefinitions", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CustomResourceDefinition")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("CustomResourceDefinition").writes_metadata().without_table()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Scope", |crd, _| crd.spec().scope().into()),

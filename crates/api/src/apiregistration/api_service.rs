@@ -79,13 +79,16 @@ impl Kind for APIService {
     const NAMES: ResourceNames =
         ResourceNames::new("apiregistration.k8s.io", "v1", "APIService", "apiservices")
             .categories(&["api-extensions"]);
+    const SEPARATE_SERVER: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["apiregistration.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: StorageConfig = StorageConfig::json("apiregistration.k8s.io/apiservices", "v1");
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const STATUS_KEEPS: &'static [&'static str] =
         &["annotations", "finalizers", "labels", "ownerReferences"];
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("APIService")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("APIService").without_table()];
 
     const NAME: ValidateName = |_, _| Vec::new(); // it follows from what is served
     const COLUMNS: &'static [TableColumn<Self>] = &[

@@ -22,6 +22,8 @@ pub struct ControllerRevision {
 impl Kind for ControllerRevision {
     const NAMES: ResourceNames =
         ResourceNames::new("apps", "v1", "ControllerRevision", "controllerrevisions");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["apps/v1beta1", "apps/v1beta2"];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Controller", |revision, _| revision.controller().into()),

@@ -115,8 +115,10 @@ impl Kind for DaemonSet {
     const NAMES: ResourceNames = ResourceNames::new("apps", "v1", "DaemonSet", "daemonsets")
         .short(&["ds"])
         .categories(&["all"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["apps/v1beta2", "extensions/v1beta1"];
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DaemonSet")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("DaemonSet").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::new("Desired", "integer", |set, _| {

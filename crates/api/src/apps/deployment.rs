@@ -10,7 +10,7 @@ use super::workload::{
     validate_percent_max, validate_selector_immutable, validate_status_replicas,
 };
 
-use crate::{columns, generation};
+use crate::{autoscaling::v1::SCALE, columns, generation};
 
 use crate::core::PodTemplateSpec;
 
@@ -121,10 +121,14 @@ impl Kind for Deployment {
     const NAMES: ResourceNames = ResourceNames::new("apps", "v1", "Deployment", "deployments")
         .short(&["deploy"])
         .categories(&["all"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"];
     const STATUS_KEEPS: &'static [&'static str] = &["labels"];
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::SCALE, Subresource::status("Deployment")];
+    const SUBRESOURCES: &'static [Subresource] = &[
+        SCALE,
+        Subresource::status("Deployment").resetting(&[&["spec"], &["metadata", "labels"]]),
+    ];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Ready", |this, _| {

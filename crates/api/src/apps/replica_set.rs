@@ -1,6 +1,6 @@
 //! apps/v1: ReplicaSet.
 
-use crate::{advice::CommonWarnings, columns, core::PodTemplateSpec};
+use crate::{advice::CommonWarnings, autoscaling::v1::SCALE, columns, core::PodTemplateSpec};
 use macros::api;
 use object::{LabelSelector, List, ObjectMeta, Time};
 use schema::{ErrorList, FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList};
@@ -77,9 +77,10 @@ impl Kind for ReplicaSet {
     const NAMES: ResourceNames = ResourceNames::new("apps", "v1", "ReplicaSet", "replicasets")
         .short(&["rs"])
         .categories(&["all"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["apps/v1beta2", "extensions/v1beta1"];
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::SCALE, Subresource::status("ReplicaSet")];
+        &[SCALE, Subresource::status("ReplicaSet").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::new("Desired", "integer", |set, _| set.spec().replicas().into()),

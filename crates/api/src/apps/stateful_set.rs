@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    autoscaling::v1::SCALE,
     columns,
     core::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodTemplateSpec, Volume},
     generation::changed,
@@ -160,9 +161,10 @@ impl Kind for StatefulSet {
     const NAMES: ResourceNames = ResourceNames::new("apps", "v1", "StatefulSet", "statefulsets")
         .short(&["sts"])
         .categories(&["all"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["apps/v1beta1", "apps/v1beta2"];
     const GENERATION: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::SCALE, Subresource::status("StatefulSet")];
+        &[SCALE, Subresource::status("StatefulSet").writes_metadata()];
     const NAME: ValidateName = name_validation::dns_label;
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,

@@ -28,6 +28,8 @@ impl Kind for SelfSubjectReview {
         "SelfSubjectReview",
         "selfsubjectreviews",
     );
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["authentication.k8s.io/v1alpha1", "authentication.k8s.io/v1beta1"];
     const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

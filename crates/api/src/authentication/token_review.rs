@@ -54,6 +54,7 @@ pub struct UserInfo {
 impl Kind for TokenReview {
     const NAMES: ResourceNames =
         ResourceNames::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["authentication.k8s.io/v1beta1"];
     const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

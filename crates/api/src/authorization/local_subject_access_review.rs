@@ -22,6 +22,7 @@ pub struct LocalSubjectAccessReview {
 impl Kind for LocalSubjectAccessReview {
     const NAMES: ResourceNames =
         super::names("LocalSubjectAccessReview", "localsubjectaccessreviews");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["authorization.k8s.io/v1beta1"];
     const STORAGE: StorageConfig = StorageConfig::NONE;
     const VERBS: &'static [&'static str] = verbs::CREATE;
 

@@ -29,6 +29,7 @@ pub struct SelfSubjectAccessReviewSpec {
 impl Kind for SelfSubjectAccessReview {
     const NAMES: ResourceNames =
         super::names("SelfSubjectAccessReview", "selfsubjectaccessreviews");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["authorization.k8s.io/v1beta1"];
     const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

@@ -56,6 +56,7 @@ pub struct NonResourceRule {
 
 impl Kind for SelfSubjectRulesReview {
     const NAMES: ResourceNames = super::names("SelfSubjectRulesReview", "selfsubjectrulesreviews");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["authorization.k8s.io/v1beta1"];
     const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

@@ -97,6 +97,7 @@ pub struct SubjectAccessReviewStatus {
 
 impl Kind for SubjectAccessReview {
     const NAMES: ResourceNames = super::names("SubjectAccessReview", "subjectaccessreviews");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["authorization.k8s.io/v1beta1"];
     const STORAGE: StorageConfig = StorageConfig::NONE;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::CREATE;

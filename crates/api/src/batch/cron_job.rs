@@ -78,8 +78,11 @@ impl Kind for CronJob {
     const NAMES: ResourceNames = ResourceNames::new("batch", "v1", "CronJob", "cronjobs")
         .short(&["cj"])
         .categories(&["all"]);
+    const STATUS_CHECKS_FINALIZERS: bool = false;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["batch/v1beta1"];
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("CronJob")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("CronJob").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Schedule", |this, _| this.spec().schedule().into()),

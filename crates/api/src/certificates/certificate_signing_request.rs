@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use macros::api;
 use object::{Bytes, Lens, List, Map, ObjectMeta, Text, Time};
 use schema::{
-    ErrorList, FieldPath, Kind, ResourceNames, Scope, SelectableField, Subresource, TableColumn,
-    ValidateName, WriteContext, human_duration, name_validation,
+    ErrorList, FieldPath, FieldPaths, Kind, ResourceNames, Scope, SelectableField, Subresource,
+    SubresourceField, TableColumn, ValidateName, WriteContext, human_duration, name_validation,
 };
 use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 
@@ -84,11 +84,15 @@ impl Kind for CertificateSigningRequest {
         "certificatesigningrequests",
     )
     .short(&["csr"]);
+    const RESET_FIELDS: FieldPaths = &[&["spec"], &["status"]];
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["certificates.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const NAME: ValidateName = name_validation::path_segment;
     const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new("approval", "CertificateSigningRequest", &["get", "patch", "update"]),
-        Subresource::status("CertificateSigningRequest"),
+        Subresource::field("approval", "CertificateSigningRequest", APPROVAL)
+            .resetting(&[&["spec"], &["status", "certificate"]]),
+        Subresource::status("CertificateSigningRequest")
+            .resetting(&[&["spec"], &["status", "conditions"]]),
     ];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
@@ -145,7 +149,7 @@ impl Kind for CertificateSigningRequest {
         }
     }
 
-    fn validate_approval(&self, old: &Self, errs: &mut ErrorList) {
+    fn validate_part(&self, _part: &str, old: &Self, errs: &mut ErrorList) {
         self.check_kept(old, errs);
         if self.status().certificate() != old.status().certificate() {
             errs.forbidden(
@@ -156,6 +160,8 @@ impl Kind for CertificateSigningRequest {
     }
 }
 
+/// What the `approval` subresource writes.
+const APPROVAL: SubresourceField = SubresourceField { parent: "status", name: "conditions" };
 const APPROVED: &str = "Approved";
 const DENIED: &str = "Denied";
 const FAILED: &str = "Failed";

@@ -36,6 +36,8 @@ impl Kind for ClusterTrustBundle {
         "ClusterTrustBundle",
         "clustertrustbundles",
     );
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["certificates.k8s.io/v1alpha1", "certificates.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: StorageConfig = StorageConfig::new("clustertrustbundles", "v1beta1");
     const BLIND_UPDATES: bool = false;

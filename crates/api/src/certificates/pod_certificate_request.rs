@@ -75,6 +75,7 @@ impl Kind for PodCertificateRequest {
         "PodCertificateRequest",
         "podcertificaterequests",
     );
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["certificates.k8s.io/v1beta1"];
     const STORAGE: StorageConfig = StorageConfig::new("podcertificaterequests", "v1beta1");
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;

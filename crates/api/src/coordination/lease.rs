@@ -34,6 +34,7 @@ pub struct LeaseSpec {
 
 impl Kind for Lease {
     const NAMES: ResourceNames = ResourceNames::new("coordination.k8s.io", "v1", "Lease", "leases");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["coordination.k8s.io/v1beta1"];
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;

@@ -22,6 +22,7 @@ pub struct ConfigMap {
 impl Kind for ConfigMap {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "ConfigMap", "configmaps").short(&["cm"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Data", |map, _| {

@@ -63,6 +63,7 @@ pub struct EndpointPort {
 impl Kind for Endpoints {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "Endpoints", "endpoints").short(&["ep"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const STORAGE: StorageConfig = StorageConfig::new("services/endpoints", "v1");
     const DEPRECATED: &str = "deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
     const CREATED_BY_UPDATE: bool = true;

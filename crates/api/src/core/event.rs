@@ -68,6 +68,8 @@ pub struct EventSeries {
 
 impl Kind for Event {
     const NAMES: ResourceNames = ResourceNames::new("", "v1", "Event", "events").short(&["ev"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["events.k8s.io/v1", "events.k8s.io/v1beta1"];
     const CREATED_BY_UPDATE: bool = true;
     const TTL: Option<Duration> = Some(Duration::from_hours(1));
     const COLUMNS: &'static [TableColumn<Self>] = &[

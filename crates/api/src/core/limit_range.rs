@@ -48,6 +48,7 @@ pub struct LimitRangeItem {
 impl Kind for LimitRange {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "LimitRange", "limitranges").short(&["limits"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const CREATED_BY_UPDATE: bool = true;
 
     fn prepare_create(&mut self) {

@@ -3,8 +3,8 @@
 use macros::api;
 use object::{List, ObjectMeta, Text, Time};
 use schema::{
-    ErrorList, FieldPath, Kind, ResourceNames, Scope, SelectableField, Subresource, TableColumn,
-    ValidateName, name_validation, validate_finalizer_name, verbs,
+    ErrorList, FieldPath, Kind, ResourceNames, Scope, SelectableField, Subresource,
+    SubresourceField, TableColumn, ValidateName, name_validation, validate_finalizer_name, verbs,
 };
 
 /// Lets a namespace go only when it is empty.
@@ -67,13 +67,20 @@ impl Namespace {
     }
 }
 
+/// What the `finalize` subresource writes.
+const FINALIZERS: SubresourceField = SubresourceField { parent: "spec", name: "finalizers" };
+
 impl Kind for Namespace {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "Namespace", "namespaces").short(&["ns"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FINALIZERS_IN_SPEC: bool = true;
     const SCOPE: Scope = Scope::Cluster;
     const VERBS: &'static [&'static str] = verbs::NO_COLLECTION;
-    const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("finalize", "Namespace", &["update"]), Subresource::status("Namespace")];
+    const SUBRESOURCES: &'static [Subresource] = &[
+        Subresource::field("finalize", "Namespace", FINALIZERS).verbs(&["update"]),
+        Subresource::status("Namespace").writes_metadata(),
+    ];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Status", |namespace, _| namespace.status().phase().into()),
@@ -127,6 +134,11 @@ impl Kind for Namespace {
         if !self.spec().finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
             self.spec_mut().finalizers_mut().push(FINALIZER);
         }
+    }
+
+    fn mark_terminating(&mut self) {
+        self.status_mut().set_phase("Terminating");
+        self.metadata_mut().clear_deletion_grace_period_seconds();
     }
 
     fn prepare_update(&mut self, old: &Self) {

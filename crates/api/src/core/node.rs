@@ -250,16 +250,11 @@ pub struct NodeAddress {
 
 impl Kind for Node {
     const NAMES: ResourceNames = ResourceNames::new("", "v1", "Node", "nodes").short(&["no"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: StorageConfig = StorageConfig::new("minions", "v1");
-    const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new(
-            "proxy",
-            "NodeProxyOptions",
-            &["create", "delete", "get", "patch", "update"],
-        ),
-        Subresource::status("Node"),
-    ];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::proxy("NodeProxyOptions"), Subresource::status("Node").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Status", |node, _| node.state().into()),

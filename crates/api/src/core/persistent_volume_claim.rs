@@ -124,8 +124,10 @@ impl Kind for PersistentVolumeClaim {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
             .short(&["pvc"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const SHOWS_DELETED: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolumeClaim")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("PersistentVolumeClaim").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Status", |claim, _| {

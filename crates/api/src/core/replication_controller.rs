@@ -3,6 +3,7 @@
 use crate::{
     advice::CommonWarnings,
     apps::workload::{check_labels, validate_always_restarting, validate_status_replicas},
+    autoscaling::v1::SCALE,
     columns,
 };
 use macros::api;
@@ -85,7 +86,7 @@ impl Kind for ReplicationController {
     const GENERATION: bool = true;
     const NAME: ValidateName = name_validation::long_name;
     const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::SCALE, Subresource::status("ReplicationController")];
+        &[SCALE, Subresource::status("ReplicationController").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::new("Desired", "integer", |this, _| this.spec().replicas().into()),

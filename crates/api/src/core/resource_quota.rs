@@ -67,7 +67,8 @@ impl Kind for ResourceQuota {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "ResourceQuota", "resourcequotas").short(&["quota"]);
     const SHOWS_DELETED: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceQuota")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("ResourceQuota").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Request", |quota, _| quota.usage(false).into()),

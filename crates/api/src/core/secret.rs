@@ -29,6 +29,7 @@ pub struct Secret {
 
 impl Kind for Secret {
     const NAMES: ResourceNames = ResourceNames::new("", "v1", "Secret", "secrets");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Type", |secret, _| secret.type_().into()),

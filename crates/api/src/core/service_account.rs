@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{List, ObjectMeta};
-use schema::{FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList};
+use schema::{FieldPath, Kind, ResourceNames, Subresource, TableColumn, WarningList, verbs};
 
 use super::{LocalObjectReference, ObjectReference};
 
@@ -26,9 +26,11 @@ const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
 impl Kind for ServiceAccount {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "ServiceAccount", "serviceaccounts").short(&["sa"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::new("token", "TokenRequest", &["create"])];
+        &[Subresource::handler("token", "TokenRequest", verbs::CREATE)
+            .of_group("authentication.k8s.io", "v1")];
     const COLUMNS: &'static [TableColumn<Self>] = &[TableColumn::NAME, TableColumn::AGE];
 
     fn warn(&self, old: Option<&Self>, warnings: &mut WarningList) {

@@ -102,6 +102,8 @@ pub struct EndpointPort {
 impl Kind for EndpointSlice {
     const NAMES: ResourceNames =
         ResourceNames::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["discovery.k8s.io/v1beta1"];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("AddressType", |slice, _| slice.address_type().into()),

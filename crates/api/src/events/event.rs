@@ -60,6 +60,7 @@ pub struct EventSeries {
 impl Kind for Event {
     const NAMES: ResourceNames =
         ResourceNames::new("events.k8s.io", "v1", "Event", "events").short(&["ev"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["events.k8s.io/v1beta1", "v1"];
     const STORAGE: StorageConfig = StorageConfig::new("events", "core/v1");
     const CREATED_BY_UPDATE: bool = true;
     const COLUMNS: &'static [TableColumn<Self>] = &[

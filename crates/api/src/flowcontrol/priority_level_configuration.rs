@@ -111,6 +111,12 @@ impl Kind for PriorityLevelConfiguration {
         "PriorityLevelConfiguration",
         "prioritylevelconfigurations",
     );
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &[
+        "flowcontrol.apiserver.k8s.io/v1beta1",
+        "flowcontrol.apiserver.k8s.io/v1beta2",
+        "flowcontrol.apiserver.k8s.io/v1beta3",
+    ];
     const SCOPE: Scope = Scope::Cluster;
     const STATUS_KEEPS: &'static [&'static str] = &["*"];
     const GENERATION: bool = true;

@@ -82,6 +82,7 @@ impl Kind for StorageVersion {
         "StorageVersion",
         "storageversions",
     );
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["internal.apiserver.k8s.io/v1alpha1"];
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;

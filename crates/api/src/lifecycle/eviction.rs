@@ -117,6 +117,7 @@ pub struct ResponderStatus {
 impl Kind for Eviction {
     const NAMES: ResourceNames =
         ResourceNames::new("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["lifecycle.k8s.io/v1alpha1"];
     const NAME: ValidateName = name_validation::long_name;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;

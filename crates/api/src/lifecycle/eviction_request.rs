@@ -67,6 +67,7 @@ pub struct EvictionRequestStatus {
 impl Kind for EvictionRequest {
     const NAMES: ResourceNames =
         ResourceNames::new("lifecycle.k8s.io", "v1alpha1", "EvictionRequest", "evictionrequests");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["lifecycle.k8s.io/v1alpha1"];
     const NAME: ValidateName = name_validation::long_name;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;

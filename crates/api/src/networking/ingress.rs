@@ -141,9 +141,13 @@ pub struct IngressPortStatus {
 impl Kind for Ingress {
     const NAMES: ResourceNames =
         ResourceNames::new("networking.k8s.io", "v1", "Ingress", "ingresses").short(&["ing"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["networking.k8s.io/v1beta1", "extensions/v1beta1"];
     const STORAGE: StorageConfig = StorageConfig::new("ingress", "v1");
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Ingress")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("Ingress").writes_metadata()];
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::INGRESS);
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,

@@ -40,6 +40,8 @@ pub struct IngressClassParametersReference {
 impl Kind for IngressClass {
     const NAMES: ResourceNames =
         ResourceNames::new("networking.k8s.io", "v1", "IngressClass", "ingressclasses");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["networking.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const GENERATION: bool = true;
     const COLUMNS: &'static [TableColumn<Self>] = &[

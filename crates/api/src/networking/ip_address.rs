@@ -40,6 +40,8 @@ pub struct ParentReference {
 impl Kind for IPAddress {
     const NAMES: ResourceNames =
         ResourceNames::new("networking.k8s.io", "v1", "IPAddress", "ipaddresses").short(&["ip"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["networking.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const COLUMNS: &'static [TableColumn<Self>] =
         &[TableColumn::NAME, TableColumn::text("ParentRef", |address, _| address.parent().into())];

@@ -85,6 +85,8 @@ impl Kind for NetworkPolicy {
         ResourceNames::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
             .singular("networkpolicy")
             .short(&["netpol"]);
+    const EMPTY_IS_A_CHANGE: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["extensions/v1beta1"];
     const GENERATION: bool = true;
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::NETWORK_POLICY);
     const COLUMNS: &'static [TableColumn<Self>] = &[

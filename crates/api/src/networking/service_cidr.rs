@@ -36,6 +36,7 @@ pub struct ServiceCIDRStatus {
 impl Kind for ServiceCIDR {
     const NAMES: ResourceNames =
         ResourceNames::new("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["networking.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ServiceCIDR")];

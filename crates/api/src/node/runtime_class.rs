@@ -45,6 +45,9 @@ pub struct Scheduling {
 impl Kind for RuntimeClass {
     const NAMES: ResourceNames =
         ResourceNames::new("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["node.k8s.io/v1alpha1", "node.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;

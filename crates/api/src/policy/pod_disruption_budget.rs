@@ -68,10 +68,12 @@ impl Kind for PodDisruptionBudget {
     const NAMES: ResourceNames =
         ResourceNames::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
             .short(&["pdb"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["policy/v1beta1"];
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PodDisruptionBudget")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("PodDisruptionBudget").writes_metadata()];
     const NAME: ValidateName = name_validation::path_segment;
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,

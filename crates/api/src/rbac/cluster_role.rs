@@ -29,6 +29,8 @@ pub struct AggregationRule {
 impl Kind for ClusterRole {
     const NAMES: ResourceNames =
         ResourceNames::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["rbac.authorization.k8s.io/v1alpha1", "rbac.authorization.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const CREATED_BY_UPDATE: bool = true;
     const NAME: ValidateName = name_validation::path_segment;

@@ -27,6 +27,8 @@ impl Kind for ClusterRoleBinding {
         "ClusterRoleBinding",
         "clusterrolebindings",
     );
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["rbac.authorization.k8s.io/v1alpha1", "rbac.authorization.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const CREATED_BY_UPDATE: bool = true;
     const NAME: ValidateName = name_validation::path_segment;

@@ -32,6 +32,8 @@ pub struct PolicyRule {
 impl Kind for Role {
     const NAMES: ResourceNames =
         ResourceNames::new("rbac.authorization.k8s.io", "v1", "Role", "roles");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["rbac.authorization.k8s.io/v1alpha1", "rbac.authorization.k8s.io/v1beta1"];
     const CREATED_BY_UPDATE: bool = true;
     const NAME: ValidateName = name_validation::path_segment;
 

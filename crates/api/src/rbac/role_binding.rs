@@ -48,6 +48,8 @@ pub struct RoleRef {
 impl Kind for RoleBinding {
     const NAMES: ResourceNames =
         ResourceNames::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["rbac.authorization.k8s.io/v1alpha1", "rbac.authorization.k8s.io/v1beta1"];
     const CREATED_BY_UPDATE: bool = true;
     const NAME: ValidateName = name_validation::path_segment;
     const COLUMNS: &'static [TableColumn<Self>] = &[

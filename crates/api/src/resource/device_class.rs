@@ -42,6 +42,8 @@ impl Kind for DeviceClass {
     const COMPILES: bool = true;
     const NAMES: ResourceNames =
         ResourceNames::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"];
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const NAME: ValidateName = name_validation::long_name;

@@ -51,10 +51,13 @@ pub struct DeviceTaintRuleStatus {
 impl Kind for DeviceTaintRule {
     const NAMES: ResourceNames =
         ResourceNames::new("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta2"];
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: StorageConfig = StorageConfig::new("devicetaintrules", "v1beta2");
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("DeviceTaintRule")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("DeviceTaintRule").without_table()];
 
     const GENERATION: bool = true;
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);

@@ -353,9 +353,13 @@ impl Kind for ResourceClaim {
     const COMPILES: bool = true;
     const NAMES: ResourceNames =
         ResourceNames::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"];
     const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("ResourceClaim")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("ResourceClaim").without_table()];
 
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);
     const COLUMNS: &'static [TableColumn<Self>] = &[

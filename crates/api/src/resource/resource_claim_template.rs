@@ -34,6 +34,9 @@ impl Kind for ResourceClaimTemplate {
         "ResourceClaimTemplate",
         "resourceclaimtemplates",
     );
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"];
     const SHOWS_DELETED: bool = true;
 
     const NEEDS: Option<&'static schema::Part> = Some(&crate::parts::DYNAMIC_RESOURCES);

@@ -146,13 +146,15 @@ impl Kind for ResourcePoolStatusRequest {
         "ResourcePoolStatusRequest",
         "resourcepoolstatusrequests",
     );
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"];
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const DEFAULT_ON: bool = false;
     const SUBRESOURCES: &'static [Subresource] =
-        &[Subresource::status("ResourcePoolStatusRequest")];
+        &[Subresource::status("ResourcePoolStatusRequest").without_table()];
 
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,

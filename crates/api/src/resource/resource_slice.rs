@@ -246,6 +246,8 @@ impl Kind for ResourceSlice {
     const COMPILES: bool = true;
     const NAMES: ResourceNames =
         ResourceNames::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"];
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;

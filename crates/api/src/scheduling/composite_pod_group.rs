@@ -66,6 +66,8 @@ impl Kind for CompositePodGroup {
         "CompositePodGroup",
         "compositepodgroups",
     );
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1beta1"];
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const GATE: Option<&str> = Some("CompositePodGroup");

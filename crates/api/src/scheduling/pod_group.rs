@@ -100,6 +100,8 @@ pub struct PodGroupResourceClaimStatus {
 impl Kind for PodGroup {
     const NAMES: ResourceNames =
         ResourceNames::new("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1beta1"];
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;
     const GATE: Option<&str> = Some("GenericWorkload");

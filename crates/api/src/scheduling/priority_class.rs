@@ -28,6 +28,7 @@ impl Kind for PriorityClass {
     const NAMES: ResourceNames =
         ResourceNames::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
             .short(&["pc"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["scheduling.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,

@@ -220,6 +220,8 @@ pub struct CompositePodGroupSchedulingConstraints {
 impl Kind for Workload {
     const NAMES: ResourceNames =
         ResourceNames::new("scheduling.k8s.io", "v1beta1", "Workload", "workloads");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1beta1"];
     const BLIND_UPDATES: bool = false;
     const GATE: Option<&str> = Some("GenericWorkload");
     const DEFAULT_ON: bool = false;

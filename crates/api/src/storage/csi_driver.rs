@@ -64,6 +64,7 @@ pub struct TokenRequest {
 impl Kind for CSIDriver {
     const NAMES: ResourceNames =
         ResourceNames::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["storage.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;

@@ -91,6 +91,8 @@ pub struct StorageHealthCondition {
 
 impl Kind for CSINode {
     const NAMES: ResourceNames = ResourceNames::new("storage.k8s.io", "v1", "CSINode", "csinodes");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["storage.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;

@@ -25,6 +25,9 @@ impl Kind for CSIStorageCapacity {
     const NAMES: ResourceNames =
         ResourceNames::new("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities")
             .singular("csistoragecapacity");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["storage.k8s.io/v1alpha1", "storage.k8s.io/v1beta1"];
     const BLIND_UPDATES: bool = false;
 
     fn validate(&self, errs: &mut ErrorList) {

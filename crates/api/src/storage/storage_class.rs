@@ -52,6 +52,8 @@ impl StorageClass {
 impl Kind for StorageClass {
     const NAMES: ResourceNames =
         ResourceNames::new("storage.k8s.io", "v1", "StorageClass", "storageclasses").short(&["sc"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["storage.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [TableColumn<Self>] = &[

@@ -73,6 +73,9 @@ pub struct VolumeError {
 impl Kind for VolumeAttachment {
     const NAMES: ResourceNames =
         ResourceNames::new("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments");
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["storage.k8s.io/v1alpha1", "storage.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const BLIND_UPDATES: bool = false;

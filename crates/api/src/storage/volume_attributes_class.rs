@@ -25,6 +25,9 @@ impl Kind for VolumeAttributesClass {
         "volumeattributesclasses",
     )
     .short(&["vac"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["storage.k8s.io/v1alpha1", "storage.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
     const COLUMNS: &'static [TableColumn<Self>] = &[

@@ -42,6 +42,8 @@ impl Kind for StorageVersionMigration {
         "StorageVersionMigration",
         "storageversionmigrations",
     );
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["storagemigration.k8s.io/v1beta1"];
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: StorageConfig = StorageConfig::new("storageversionmigrations", "v1beta1");
     const BLIND_UPDATES: bool = false;

@@ -2,6 +2,7 @@
 
 mod docs;
 mod generate;
+mod kind_names;
 mod openapi;
 mod properties;
 mod protobuf;

@@ -22,7 +22,7 @@ impl AdmissionPlugin for CustomResources {
 
 fn decide(admission: &AdmissionAttributes) -> Result<(), Status> {
     let kind = &admission.served.definition;
-    if kind.custom_resource.is_none() || admission.operation != Operation::Create {
+    if kind.is_built_in() || admission.operation != Operation::Create {
         return Ok(());
     }
     let (own, names) = (&kind.names, CustomResourceDefinition::NAMES);

@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use api::apiextensions::{CustomResourceDefinition, accept_names};
+use api::{
+    apiextensions::{CustomResourceDefinition, accept_names},
+    autoscaling::v1::SCALE,
+};
 use object::{Lens, Object, Status, Value, View};
 use schema::{
     Kind as _,
@@ -235,7 +238,8 @@ impl CrdController {
         if self.served_specs.get(&name) == Some(&now) {
             return;
         }
-        let compiled = server::expensive::aside(|| crd_definitions(crd.tree(), &*self.compile));
+        let compiled =
+            server::expensive::aside(|| crd_definitions(crd.tree(), SCALE, &*self.compile));
         let declared = match compiled {
             Ok(Some(declared)) => declared,
             Ok(None) => return,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use api::apiextensions::{CustomResourceDefinition, schemas};
 use object::{Text, Value, View};
 use schema::{
-    ErrorList, FieldError, FieldPath, GracefulDeletion, Kind, ResourceDefinition, Strategy,
-    WarningList,
+    Columns, Conversion, ErrorList, FieldError, FieldPath, GracefulDeletion, Kind, Preparation,
+    ResourceDefinition, Strategy, Validation, WarningList,
     custom::{CelRuleCompiler, JsonSchema},
 };
 
@@ -78,66 +78,90 @@ impl CelCheckedStrategy {
     }
 }
 
-impl Strategy for CelCheckedStrategy {
+impl Preparation for CelCheckedStrategy {
+    fn default_fields(&self, object: &mut Value) {
+        self.inner.default_fields(object);
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        self.inner.prepare_for_create(object);
+    }
+
+    fn prepare_for_update(&self, object: &mut Value, old: &Value) {
+        self.inner.prepare_for_update(object, old);
+    }
+
+    fn prepare_status(&self, object: &mut Value, old: &Value) {
+        self.inner.prepare_status(object, old);
+    }
+
+    fn prepare_delete(&self, object: &mut Value, now: i64) {
+        self.inner.prepare_delete(object, now);
+    }
+
+    fn check_graceful_delete(&self, object: &Value, asked: Option<i64>) -> GracefulDeletion {
+        self.inner.check_graceful_delete(object, asked)
+    }
+
+    fn status_reset_metadata(&self) -> &'static [&'static str] {
+        self.inner.status_reset_metadata()
+    }
+}
+
+impl Validation for CelCheckedStrategy {
     fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         self.inner.validate(object, old, errs);
         self.check(object, old, errs);
     }
 
-    fn default_fields(&self, object: &mut Value) {
-        self.inner.default_fields(object);
-    }
-    fn prepare_for_create(&self, object: &mut Value) {
-        self.inner.prepare_for_create(object);
-    }
-    fn prepare_for_update(&self, object: &mut Value, old: &Value) {
-        self.inner.prepare_for_update(object, old);
-    }
-    fn prepare_status(&self, object: &mut Value, old: &Value) {
-        self.inner.prepare_status(object, old);
-    }
-    fn prepare_delete(&self, object: &mut Value, now: i64) {
-        self.inner.prepare_delete(object, now);
-    }
     fn validate_status(&self, object: &Value, old: &Value, errs: &mut ErrorList) {
         self.inner.validate_status(object, old, errs);
     }
+
     fn warnings(&self, object: &Value, old: Option<&Value>, warnings: &mut WarningList) {
         self.inner.warnings(object, old, warnings);
     }
+
     fn warn_status(&self, object: &Value, warnings: &mut WarningList) {
         self.inner.warn_status(object, warnings);
     }
+
     fn is_expensive(&self, object: &Value) -> bool {
         self.inner.is_expensive(object)
     }
+
     fn allow_unconditional_update(&self) -> bool {
         self.inner.allow_unconditional_update()
     }
-    fn status_reset_metadata(&self) -> &'static [&'static str] {
-        self.inner.status_reset_metadata()
-    }
+}
+
+impl Columns for CelCheckedStrategy {
     fn table_cells(&self, object: &Value, now: i64) -> Vec<Value> {
         self.inner.table_cells(object, now)
     }
+
     fn completed_condition(&self, object: &Value) -> Option<(&'static str, &'static str)> {
         self.inner.completed_condition(object)
     }
+
     fn selectable_fields(&self) -> Vec<&str> {
         self.inner.selectable_fields()
     }
+
     fn watch_topic_fields(&self) -> Vec<&str> {
         self.inner.watch_topic_fields()
     }
+
     fn selectable_field_value(&self, object: &Value, name: &str) -> Option<Text> {
         self.inner.selectable_field_value(object, name)
     }
-    fn check_graceful_delete(&self, object: &Value, asked: Option<i64>) -> GracefulDeletion {
-        self.inner.check_graceful_delete(object, asked)
-    }
+}
+
+impl Conversion for CelCheckedStrategy {
     fn convert_to_storage(&self, object: &mut Value) {
         self.inner.convert_to_storage(object);
     }
+
     fn convert_from_storage(&self, object: &mut Value) {
         self.inner.convert_from_storage(object);
     }

@@ -19,8 +19,8 @@ use server::{
 use store::Version;
 
 use super::{
-    ResponseParams, asking, bytes_of, prepare_subresource, request_context, same_namespace, served,
-    subresource_kind,
+    ResponseParams, asking, bytes_of, eviction_kind, prepare_subresource, request_context,
+    same_namespace, served,
 };
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -37,7 +37,7 @@ impl EndpointHandler for Evictions {
             let (mut call, info) = (request_context(&request), request.info.clone());
             let asked = ResponseParams::of(&request);
             let pods = served(server, &request)?;
-            let kind = subresource_kind("policy", "Eviction", Eviction::SHAPE);
+            let kind = eviction_kind();
             let given = body(server, request, &kind).await?;
             same_namespace(Eviction::view(&given).metadata().namespace(), &info.namespace)?;
             let given = prepare_subresource(server, (&call, &info), &kind, given)?;

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame};
-use object::Status;
-use server::{EndpointHandler, Reply, Request, ResponseFuture, Server, percent_decode, text_reply};
+use object::{Status, percent_decode};
+use server::{EndpointHandler, Reply, Request, ResponseFuture, Server, text_reply};
 use tokio::{
     fs::File,
     io::{AsyncRead, AsyncReadExt as _, ReadBuf},

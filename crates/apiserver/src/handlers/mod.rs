@@ -31,7 +31,7 @@ use schema::{
     apply::{self, FieldManagerRequest},
 };
 use server::{
-    Decoded, HandlerRef, Operation, Query, Reply, Request, RequestContext, RequestInfo,
+    Decoded, HandlerRef, Handlers, Operation, Query, Reply, Request, RequestContext, RequestInfo,
     ServedResource, Server, SubresourceRequest, WriteOptions, decode_body, reply_as,
     status_reply_as,
 };
@@ -44,9 +44,6 @@ pub(crate) use self::{
     token::{AnyTokenSigner, TokenRequestHandler},
 };
 use crate::{authn::ServiceAccountAuthenticator, authz::Rbac};
-
-/// Handlers by group, resource and subresource.
-type Handlers = HashMap<(&'static str, &'static str, &'static str), HandlerRef>;
 
 /// The dependencies of the handlers.
 #[derive(Clone, Debug)]
@@ -62,9 +59,10 @@ pub(crate) struct HandlerDependencies {
 /// The handlers by group, resource and subresource.
 pub(crate) fn handlers(tools: &HandlerDependencies) -> Handlers {
     let HandlerDependencies { accounts, tokens, rbac, kubelets, component_ports } = tools;
-    let mut all: Handlers = HashMap::new();
+    let mut all = Handlers::default();
+    all.add_conversion("scale", Arc::new(scale::ScaleHandler));
     let mut add = |group, resource, subresource, handler: HandlerRef| {
-        all.insert((group, resource, subresource), handler);
+        all.add((group, resource, subresource), handler);
     };
     let binding: HandlerRef = Arc::new(binding::BindingHandler);
     add("", "pods", "binding", binding.clone());
@@ -77,7 +75,6 @@ pub(crate) fn handlers(tools: &HandlerDependencies) -> Handlers {
     );
     add("", "pods", "eviction", Arc::new(eviction::Evictions));
     add("", "serviceaccounts", "token", Arc::new(tokens.clone()));
-    add("*", "*", "scale", Arc::new(scale::ScaleHandler));
     for verb in ["log", "exec", "attach", "portforward", "proxy"] {
         add("", "pods", verb, Arc::new(kubelets.pods(verb)));
     }
@@ -163,34 +160,28 @@ fn warned(mut reply: Reply, call: &RequestContext) -> Reply {
     reply
 }
 
-/// The definition of a kind that exists only as the body of a subresource.
-fn subresource_kind(
-    group: &'static str,
-    kind: &'static str,
-    shape: &'static StructSchema,
-) -> ResourceDefinition {
-    let names = ResourceNames {
-        group,
-        version: "v1",
-        kind,
-        plural: "",
-        singular: "",
-        short_names: &[],
-        categories: &[],
-    };
-    ResourceDefinition::without_resource(names, shape)
+/// The definition of Eviction, the body of a subresource.
+fn eviction_kind() -> ResourceDefinition {
+    let names = ResourceNames::new("policy", "v1", "Eviction", "");
+    let former_api_versions = &["policy/v1beta1"];
+    let definition = ResourceDefinition::without_resource(names, api::policy::Eviction::SHAPE);
+    ResourceDefinition { former_api_versions, ..definition }
+}
+
+/// The definition of TokenRequest, the body of a subresource.
+fn token_request_kind() -> ResourceDefinition {
+    let names = ResourceNames::new("authentication.k8s.io", "v1", "TokenRequest", "");
+    let former_api_versions = &["authentication.k8s.io/v1alpha1", "authentication.k8s.io/v1beta1"];
+    let definition = ResourceDefinition::without_resource(names, api::TokenRequest::SHAPE);
+    ResourceDefinition { former_api_versions, ..definition }
 }
 
 /// The kinds that exist only as bodies of subresources.
 pub(crate) fn subresource_kinds() -> Vec<ResourceDefinition> {
     vec![
         ResourceDefinition::from_kind::<api::autoscaling::v1::Scale>(),
-        subresource_kind("policy", "Eviction", api::policy::Eviction::SHAPE),
-        subresource_kind(
-            "authentication.k8s.io",
-            "TokenRequest",
-            api::authentication::TokenRequest::SHAPE,
-        ),
+        eviction_kind(),
+        token_request_kind(),
     ]
 }
 

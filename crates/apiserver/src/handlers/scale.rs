@@ -29,9 +29,7 @@ impl EndpointHandler for ScaleHandler {
     fn handle<'a>(&'a self, server: &'a Arc<Server>, request: Request) -> ResponseFuture<'a> {
         Box::pin(async move {
             let (served, info) = (served(server, &request)?, request.info.clone());
-            if let Some(paths) =
-                served.definition.custom_resource.as_ref().and_then(|own| own.scale.clone())
-            {
+            if let Some(paths) = served.definition.custom().and_then(|own| own.scale.clone()) {
                 return custom_scale::handle(server, request, served, paths).await;
             }
             let (asked, kind) =

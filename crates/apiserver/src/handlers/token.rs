@@ -12,7 +12,7 @@ use server::{EndpointHandler, Operation, Request, ResponseFuture, Server};
 
 use super::{
     ResponseParams, asking, body_of, in_namespace, prepare_subresource, request_context,
-    same_namespace, subresource_kind, warned,
+    same_namespace, token_request_kind, warned,
 };
 use crate::external_signer::ExternalSigner;
 
@@ -70,8 +70,7 @@ impl EndpointHandler for TokenRequestHandler {
         Box::pin(async move {
             let info = request.info.clone();
             let mut call = request_context(&request);
-            let kind =
-                subresource_kind("authentication.k8s.io", "TokenRequest", TokenRequest::SHAPE);
+            let kind = token_request_kind();
             let asked = ResponseParams::of(&request);
             let mut given = body_of(server, &mut call, request, &kind).await?;
             let spec = given.get("spec");

@@ -36,7 +36,7 @@ use self::{
     behavior::ScaleHistory,
     replicas::{MetricQuery, Proposal, Target, Tolerance, propose_replicas, samples},
 };
-use crate::Config;
+use crate::{Config, conditions::Conditions};
 
 /// Default tolerance: a metric whose ratio to its target differs from 1 by no more proposes no
 /// change.
@@ -407,17 +407,12 @@ impl StatusBuilder {
     }
 
     fn put(&mut self, name: &str, verdict: &str, reason: &str, message: &str) {
-        let old = self.conditions.find(|one| one.type_() == name);
-        let since = old
-            .filter(|old| old.status() == verdict)
-            .map(HorizontalPodAutoscalerCondition::last_transition_time);
         let condition = HorizontalPodAutoscalerCondition::new()
             .with_type(name)
             .with_status(verdict)
-            .with_last_transition_time(since.map_or_else(|| Time::format(self.now), Text::from))
             .with_reason(reason)
             .with_message(message);
-        self.conditions.upsert(condition, |one| one.type_() == name);
+        self.conditions.set_condition(condition, self.now);
     }
 
     fn finish(self, scaler: &HorizontalPodAutoscaler) -> HorizontalPodAutoscalerStatus {

@@ -15,6 +15,7 @@ use super::{
     rollout::{self, RolloutBounds, proportional},
     status,
 };
+use crate::conditions::Conditions;
 
 /// The observed state that the plan is computed from.
 #[derive(Debug)]
@@ -261,7 +262,7 @@ impl Rollout<'_> {
         let all: Vec<_> = self.all().collect();
         let mut status = status::status(deployment, self.new, &all, now);
         let paused = deployment.spec().paused();
-        let current = status::condition(&status, "Progressing").map(|c| c.reason().to_owned());
+        let current = status.conditions().condition("Progressing").map(|c| c.reason().to_owned());
         let deadline = status::has_deadline(deployment);
         let was_paused = current.as_deref() == Some("DeploymentPaused");
         if deployment.is_terminating() {

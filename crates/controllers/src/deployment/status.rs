@@ -6,9 +6,10 @@ use std::time::Duration;
 use api::apps::{
     Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, ReplicaSetCondition,
 };
-use object::{List, Time, seconds_left};
+use object::{Time, seconds_left};
 
 use super::rollout::{self, RolloutBounds};
+use crate::conditions::Conditions;
 
 /// The value of `progressDeadlineSeconds` that means no deadline, as in upstream.
 const NO_DEADLINE: i32 = i32::MAX;
@@ -58,9 +59,9 @@ pub(super) fn update_progress(
     now: i64,
 ) {
     if !has_deadline(deployment) {
-        return drop_condition(status, "Progressing");
+        return status.conditions_mut().remove_condition("Progressing");
     }
-    let current = condition(deployment.status(), "Progressing");
+    let current = deployment.status().conditions().condition("Progressing");
     let is_done = current.is_some_and(|c| c.reason() == "NewReplicaSetAvailable");
     if status.replicas() == status.updated_replicas() && is_done {
         return; // a pod that becomes unready later is no rollout
@@ -94,14 +95,6 @@ pub(super) fn progress(
     put(status, ("Progressing", verdict, reason), why, now);
 }
 
-/// The condition of this type.
-pub(super) fn condition<'a>(
-    status: &'a DeploymentStatus,
-    name: &str,
-) -> Option<&'a DeploymentCondition> {
-    status.conditions().find(|condition| condition.type_() == name)
-}
-
 /// Whether the rollout is complete: all pods have the current template and are available.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let replicas = deployment.spec().replicas();
@@ -113,7 +106,7 @@ pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) ->
 
 /// The time left until the progress deadline; `None` when no deadline applies.
 pub(super) fn deadline(deployment: &Deployment, now: i64) -> Option<Duration> {
-    let current = condition(deployment.status(), "Progressing")?;
+    let current = deployment.status().conditions().condition("Progressing")?;
     let waits = !matches!(
         current.reason(),
         "NewReplicaSetAvailable" | "ProgressDeadlineExceeded" | "DeploymentPaused"
@@ -153,41 +146,28 @@ fn failure(
     let found = new.and_then(failed).or_else(|| sets.iter().find_map(|set| failed(set)));
     match found {
         Some(c) => put(status, (c.type_(), c.status(), c.reason()), c.message().into(), now),
-        None => drop_condition(status, "ReplicaFailure"),
+        None => status.conditions_mut().remove_condition("ReplicaFailure"),
     }
 }
 
 fn put(status: &mut DeploymentStatus, what: (&str, &str, &str), why: String, now: i64) {
     let (name, verdict, reason) = what;
-    let old = condition(status, name);
+    let old = status.conditions().condition(name);
     if old.is_some_and(|old| old.status() == verdict && old.reason() == reason) {
         return;
     }
-    let since =
-        old.filter(|old| old.status() == verdict).map(DeploymentCondition::last_transition_time);
-    let since = since.map_or_else(|| Time::format(now), Into::into);
     let new = DeploymentCondition::new()
         .with_type(name)
         .with_status(verdict)
         .with_last_update_time(Time::format(now))
-        .with_last_transition_time(since)
         .with_reason(reason)
         .with_message(why);
-    drop_condition(status, name);
-    status.conditions_mut().push(new);
-}
-
-fn drop_condition(status: &mut DeploymentStatus, name: &str) {
-    if condition(status, name).is_some() {
-        let kept: List<DeploymentCondition> =
-            status.conditions().iter().filter(|c| c.type_() != name).cloned().collect();
-        status.set_conditions(kept);
-    }
+    status.conditions_mut().set_last_condition(new, now);
 }
 
 fn drop_condition_unless_true(status: &mut DeploymentStatus) {
-    if condition(status, "Progressing").is_some_and(|c| c.status() != "True") {
-        drop_condition(status, "Progressing");
+    if status.conditions().condition("Progressing").is_some_and(|c| c.status() != "True") {
+        status.conditions_mut().remove_condition("Progressing");
     }
 }
 
@@ -232,7 +212,7 @@ mod tests {
     }
 
     fn says(status: &DeploymentStatus, name: &str) -> (String, String) {
-        let found = condition(status, name).expect("it has one");
+        let found = status.conditions().condition(name).expect("it has one");
         (found.status().into(), found.reason().into())
     }
 

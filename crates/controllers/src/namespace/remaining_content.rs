@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use api::core::{Namespace, NamespaceCondition, Pod};
 use client::ApiResource;
-use object::{List, Time, View};
+use object::{List, View};
 use runtime::DynamicObject;
 
 use super::{age, is_pods};
+use crate::conditions::Conditions;
 
 /// What remains after all objects were deleted.
 #[derive(Debug, Default)]
@@ -126,15 +127,12 @@ pub(super) fn conditions(
             (reason, Some(message)) => ("True", reason, message),
             _ => ("False", good.0, good.1.to_owned()),
         };
-        let old = all.find(|old| old.type_() == name && old.status() == status);
-        let since = old.map_or_else(|| Time::format(now), |old| old.last_transition_time().into());
         let condition = NamespaceCondition::new()
             .with_type(name)
             .with_status(status)
-            .with_last_transition_time(since)
             .with_reason(reason)
             .with_message(message);
-        all.upsert(condition, |old| old.type_() == name);
+        all.set_condition(condition, now);
     }
     all
 }
@@ -159,7 +157,7 @@ fn may_take_longer(
 
 #[cfg(test)]
 mod tests {
-    use object::Value;
+    use object::{Time, Value};
 
     use super::{
         super::tests::{deleted_at, resource},

@@ -8,6 +8,8 @@ use api::{
 };
 use object::{Text, Time};
 
+use crate::conditions::Conditions;
+
 /// Grace period for the first heartbeat of a new node, in seconds.
 const STARTUP_GRACE: i64 = 60;
 
@@ -72,9 +74,7 @@ pub(super) fn with_unknown_conditions(node: &Node, now: i64) -> Option<Node> {
                 .with_reason("NodeStatusNeverUpdated")
                 .with_message("Kubelet never posted node status."),
         };
-        let condition =
-            condition.with_status("Unknown").with_last_transition_time(Time::format(now));
-        lost.status_mut().conditions_mut().upsert(condition, |known| known.type_() == name);
+        lost.status_mut().conditions_mut().set_condition(condition.with_status("Unknown"), now);
     }
     (lost != *node).then_some(lost)
 }

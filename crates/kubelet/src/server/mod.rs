@@ -28,7 +28,7 @@ use http::{
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use object::{Lens, Value, to_json};
+use object::{Lens, Value, percent_decode, to_json};
 use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
@@ -255,7 +255,7 @@ pub(crate) fn query_values<'a>(
         .split('&')
         .filter_map(|pair| pair.split_once('=').or(Some((pair, ""))))
         .filter(move |(key, _)| *key == name)
-        .map(|(_, value)| decode(value))
+        .map(|(_, value)| percent_decode(value, true).into())
 }
 
 pub(crate) fn query_value(query: Option<&str>, name: &str) -> Option<String> {
@@ -266,31 +266,6 @@ pub(crate) fn flag(query: Option<&str>, names: &[&str]) -> bool {
     names
         .iter()
         .any(|name| matches!(query_value(query, name).as_deref(), Some("1" | "true" | "True")))
-}
-
-/// Decodes a query component.
-fn decode(text: &str) -> String {
-    decode_path(&text.replace('+', " "))
-}
-
-/// Percent-decodes a path.
-fn decode_path(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = text.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match (bytes[at], hex) {
-            (b'%', Some(byte)) => {
-                out.push(byte);
-                at += 3;
-                continue;
-            }
-            (byte, _) => out.push(byte),
-        }
-        at += 1;
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[test]

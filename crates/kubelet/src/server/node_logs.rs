@@ -20,10 +20,11 @@ use http::{
 };
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
+use object::percent_decode;
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat};
 use tokio::io::AsyncReadExt;
 
-use super::{HttpResponse, decode_path, text};
+use super::{HttpResponse, text};
 use crate::blocking;
 
 const CHUNK: usize = 64 << 10;
@@ -44,7 +45,7 @@ pub(super) async fn answer(folder: &Path, method: &Method, path: &str) -> HttpRe
         return text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
     }
     let rest = path.trim_start_matches('/').strip_prefix("logs").unwrap_or_default();
-    let Some(below) = relative(&decode_path(rest)) else {
+    let Some(below) = relative(&percent_decode(rest, false)) else {
         return text(StatusCode::NOT_FOUND, "404 page not found");
     };
     let folder = folder.to_owned();

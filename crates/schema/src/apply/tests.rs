@@ -10,7 +10,7 @@ fn by(manager: &'static str) -> FieldManagerRequest<'static> {
         kind: "Sample",
         manager,
         subresource: "",
-        reset_fields: reset_fields("Sample", ""),
+        reset_fields: &[&["status"]],
         now: "2030-01-01T00:00:00Z",
         converter: &SingleVersion,
     }
@@ -170,7 +170,7 @@ fn a_write_takes_the_fields_it_changes() {
 
     let status = FieldManagerRequest {
         subresource: "status",
-        reset_fields: reset_fields("Sample", "status"),
+        reset_fields: &[&["metadata"], &["spec"]],
         ..by("s")
     };
     let mut old = object.clone();

@@ -20,9 +20,9 @@ use super::{
     shape::to_type_schema,
 };
 use crate::{
-    ErrorList, ErrorType, FieldError, FieldPath, ResourceDefinition, ResourceNames, Scope,
-    StorageConfig, Strategy, Subresource, UnknownFields, WarningList, kind::validate_name,
-    name_validation, normalize, patch, verbs,
+    Columns, Conversion, ErrorList, ErrorType, FieldError, FieldPath, Origin, Preparation,
+    ResourceDefinition, ResourceNames, Scope, StorageConfig, Subresource, UnknownFields,
+    Validation, WarningList, name_validation, normalize, patch, validate_name, verbs,
 };
 
 /// The versions of one CRD.
@@ -62,15 +62,17 @@ pub struct CustomResource {
 }
 
 /// The definitions of a CRD whose names have been accepted; `None` if it has no storage version.
+/// `scale` is the subresource of versions that can be scaled.
 pub fn crd_definitions(
     crd: &Value,
+    scale: Subresource,
     compile: &dyn CelRuleCompiler,
 ) -> Result<Option<CrdDefinitions>, InternBudgetExceeded> {
     let versions = crd.get("spec").get("versions").items();
     let mut hub = None;
     let mut all = Vec::new();
     for version in versions {
-        let definition = definition(crd, version, compile)?;
+        let definition = definition(crd, version, scale, compile)?;
         if is(version, "storage") {
             hub = Some(definition.clone());
         }
@@ -86,6 +88,7 @@ fn is(version: &Value, what: &str) -> bool {
 fn definition(
     crd: &Value,
     version: &Value,
+    scale: Subresource,
     compile: &dyn CelRuleCompiler,
 ) -> Result<ResourceDefinition, InternBudgetExceeded> {
     let spec = crd.get("spec");
@@ -106,10 +109,11 @@ fn definition(
         storage: StorageConfig::json(prefix, intern::text(stored)?),
         served: is(version, "served"),
         tracks_generation: true,
-        subresources: intern::subresources(custom.subresources(names.kind))?,
+        reset_fields: if custom.status { &[&["status"]] } else { &[] },
+        subresources: intern::subresources(custom.subresources(names.kind, scale))?,
         columns: columns.into(),
         strategy: custom.clone(),
-        custom_resource: Some(custom),
+        origin: Origin::Custom(custom),
         ..ResourceDefinition::minimal(names, shape)
     })
 }
@@ -231,10 +235,9 @@ impl CustomResource {
         }
     }
 
-    fn subresources(&self, kind: &'static str) -> Vec<Subresource> {
-        let verbs = &["get", "patch", "update"];
-        let status = self.status.then(|| Subresource::new("status", kind, verbs));
-        let scale = self.scale.is_some().then(|| Subresource::new("scale", "Scale", verbs));
+    fn subresources(&self, kind: &'static str, scale: Subresource) -> Vec<Subresource> {
+        let status = self.status.then(|| Subresource::status(kind));
+        let scale = self.scale.is_some().then_some(scale);
         status.into_iter().chain(scale).collect()
     }
 
@@ -422,7 +425,7 @@ fn deprecation(spec: &Value, version: &Value, names: &ResourceNames) -> Option<S
     })
 }
 
-impl Strategy for CustomResource {
+impl Preparation for CustomResource {
     fn default_fields(&self, object: &mut Value) {
         apply_defaults(object, self.schema.as_ref());
     }
@@ -438,7 +441,9 @@ impl Strategy for CustomResource {
         let meta = Object::view(old).metadata().clone();
         Object::ref_cast_mut(object).set_metadata(meta.with_managed_fields(managed));
     }
+}
 
+impl Validation for CustomResource {
     fn validate(&self, object: &Value, old: Option<&Value>, errs: &mut ErrorList) {
         if old.is_none() {
             validate_name(name_validation::dns_subdomain, Object::view(object).metadata(), errs);
@@ -470,6 +475,19 @@ impl Strategy for CustomResource {
         self.check_rules(object, Some(old), errs);
     }
 
+    fn warnings(&self, object: &Value, old: Option<&Value>, warnings: &mut WarningList) {
+        let finalizers = |object: &Value| -> Vec<Text> {
+            Object::view(object).metadata().finalizers().iter().map(Text::from).collect()
+        };
+        let before = old.map(finalizers).unwrap_or_default();
+        let mut new = finalizers(object);
+        new.retain(|name| !before.contains(name));
+        new.sort_unstable();
+        new.iter().for_each(|name| warn_finalizer(name, warnings));
+    }
+}
+
+impl Columns for CustomResource {
     fn table_cells(&self, object: &Value, now: i64) -> Vec<Value> {
         self.printer_columns.iter().map(|cell| cell.cell(object, now)).collect()
     }
@@ -486,18 +504,9 @@ impl Strategy for CustomResource {
             Some(value) => jsonpath::format_value(&value).into(),
         })
     }
-
-    fn warnings(&self, object: &Value, old: Option<&Value>, warnings: &mut WarningList) {
-        let finalizers = |object: &Value| -> Vec<Text> {
-            Object::view(object).metadata().finalizers().iter().map(Text::from).collect()
-        };
-        let before = old.map(finalizers).unwrap_or_default();
-        let mut new = finalizers(object);
-        new.retain(|name| !before.contains(name));
-        new.sort_unstable();
-        new.iter().for_each(|name| warn_finalizer(name, warnings));
-    }
 }
+
+impl Conversion for CustomResource {}
 
 fn warn_finalizer(name: &str, warnings: &mut WarningList) {
     let mut say = |why: &str| warnings.push(format!("metadata.finalizers: {name:?}: {why}"));
@@ -515,7 +524,10 @@ fn warn_finalizer(name: &str, warnings: &mut WarningList) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{custom::NoCelRules, sample::tree};
+    use crate::{
+        custom::NoCelRules,
+        sample::{SCALE, tree},
+    };
 
     fn declared() -> CrdDefinitions {
         let crd = tree(
@@ -529,7 +541,9 @@ mod tests {
                 {"name":"v1beta1","served":false,"storage":false,"schema":{}}]},
               "status":{"acceptedNames":{"plural":"things","singular":"thing","kind":"Thing","listKind":"Things"}}}"#,
         );
-        crd_definitions(&crd, &NoCelRules).expect("room for names").expect("a stored version")
+        crd_definitions(&crd, SCALE, &NoCelRules)
+            .expect("room for names")
+            .expect("a stored version")
     }
 
     #[test]

@@ -4,7 +4,7 @@ use object::{Lens, Object, ObjectMeta, Value, View, names};
 
 use super::schema::{JsonSchema, join};
 use crate::{
-    ErrorList, FieldPath, Scope, UnknownFields, coerce_to_schema, kind::validate_name, normalize,
+    ErrorList, FieldPath, Scope, UnknownFields, coerce_to_schema, normalize, validate_name,
     validate_object_meta,
 };
 

@@ -3,6 +3,7 @@
 use object::Value;
 
 use super::schemas::{kind_value, object, reference};
+use crate::QueryParameter;
 
 pub(super) const JSON: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
@@ -15,19 +16,16 @@ pub(super) const PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 
-/// A parameter: name, type and description.
-pub(super) type Parameter = (&'static str, &'static str, &'static str);
-
-pub(super) const PRETTY: Parameter =
+pub(super) const PRETTY: QueryParameter =
     ("pretty", "string", "Whether the answer is printed for people.");
-pub(super) const WRITE: &[Parameter] = &[
+pub(super) const WRITE: &[QueryParameter] = &[
     ("dryRun", "string", "All: everything is checked, nothing is kept."),
     ("fieldManager", "string", "Who is noted as the manager of the fields that this sets."),
     ("fieldValidation", "string", "What is done about unknown fields: Ignore, Warn or Strict."),
 ];
-pub(super) const FORCE: Parameter =
+pub(super) const FORCE: QueryParameter =
     ("force", "boolean", "Takes fields from other managers, when applying.");
-pub(super) const DELETE: &[Parameter] = &[
+pub(super) const DELETE: &[QueryParameter] = &[
     ("dryRun", "string", "All: everything is checked, nothing is kept."),
     ("gracePeriodSeconds", "integer", "How many seconds the object is given to end."),
     (
@@ -42,7 +40,7 @@ pub(super) const DELETE: &[Parameter] = &[
         "What happens to dependents: Orphan, Background or Foreground.",
     ),
 ];
-pub(super) const SELECT: &[Parameter] = &[
+pub(super) const SELECT: &[QueryParameter] = &[
     ("continue", "string", "Where the last page of the list ended."),
     ("fieldSelector", "string", "Only objects with these fields."),
     ("labelSelector", "string", "Only objects with these labels."),
@@ -53,47 +51,10 @@ pub(super) const SELECT: &[Parameter] = &[
     ("shardSelector", "string", "Only objects of these shards."),
     ("timeoutSeconds", "integer", "How long the call may take."),
 ];
-pub(super) const LOG: &[Parameter] = &[
-    ("container", "string", "Whose log; the only container's, if there is one."),
-    ("follow", "boolean", "Whether what comes is sent as it comes."),
-    (
-        "insecureSkipTLSVerifyBackend",
-        "boolean",
-        "Whether the kubelet is believed without a certificate that is known.",
-    ),
-    ("limitBytes", "integer", "How much is sent at most."),
-    ("previous", "boolean", "The log of the container that ran before."),
-    ("sinceSeconds", "integer", "Only what is not older than this."),
-    ("stream", "string", "All, Stdout or Stderr."),
-    ("tailLines", "integer", "Only so many lines from the end."),
-    ("timestamps", "boolean", "Whether each line begins with its time."),
-];
-pub(super) const WATCH: &[Parameter] = &[
+pub(super) const WATCH: &[QueryParameter] = &[
     ("allowWatchBookmarks", "boolean", "Whether a watch may tell how far it is."),
     ("watch", "boolean", "Whether changes follow the list."),
 ];
-
-const CONTAINER: Parameter =
-    ("container", "string", "The container; the only one, if there is one.");
-const STREAMS: [Parameter; 4] = [
-    ("stderr", "boolean", "Whether errors are passed back."),
-    ("stdin", "boolean", "Whether input is passed on."),
-    ("stdout", "boolean", "Whether output is passed back."),
-    ("tty", "boolean", "Whether it is a terminal."),
-];
-
-/// The query parameters of a connection with these options.
-pub(super) fn connect_parameters(kind: &str) -> Vec<Parameter> {
-    match kind {
-        "PodAttachOptions" => [&[CONTAINER], &STREAMS[..]].concat(),
-        "PodExecOptions" => {
-            let command = ("command", "string", "The program and its arguments.");
-            [&[command, CONTAINER], &STREAMS[..]].concat()
-        }
-        "PodPortForwardOptions" => vec![("ports", "integer", "The ports to forward.")],
-        _ => vec![("path", "string", "The path that the call goes on to.")],
-    }
-}
 
 /// Builder of an operation.
 #[derive(Debug)]
@@ -119,7 +80,7 @@ impl Operation {
         self
     }
 
-    pub(super) fn with(mut self, parameters: impl IntoIterator<Item = Parameter>) -> Self {
+    pub(super) fn with(mut self, parameters: impl IntoIterator<Item = QueryParameter>) -> Self {
         self.0["parameters"] = sorted(parameters.into_iter().map(query));
         self
     }
@@ -197,7 +158,7 @@ impl Operation {
 }
 
 /// The parameters of a whole path: those in the path, and query parameters.
-pub(super) fn shared(path: &str, queries: impl IntoIterator<Item = Parameter>) -> Value {
+pub(super) fn shared(path: &str, queries: impl IntoIterator<Item = QueryParameter>) -> Value {
     let known = [
         ("{name}", "name", "The object's name."),
         ("{namespace}", "namespace", "The object's namespace."),
@@ -212,7 +173,7 @@ pub(super) fn shared(path: &str, queries: impl IntoIterator<Item = Parameter>) -
     sorted(in_path.collect::<Vec<_>>().into_iter().chain(queries.into_iter().map(query)))
 }
 
-fn query((name, ty, doc): Parameter) -> Value {
+fn query((name, ty, doc): QueryParameter) -> Value {
     let mut parameter = Value::object();
     parameter["name"] = name.into();
     parameter["in"] = "query".into();

@@ -66,9 +66,7 @@ pub(super) struct ModelNames {
 impl ModelNames {
     pub(super) fn of(definitions: &[ResourceDefinition]) -> Self {
         let mut packages = Self::default();
-        for definition in
-            definitions.iter().filter(|definition| definition.custom_resource.is_none())
-        {
+        for definition in definitions.iter().filter(|definition| definition.is_built_in()) {
             let shape = std::ptr::from_ref(&*definition.schema);
             packages.kinds.entry(shape).or_default().push(definition.names);
         }

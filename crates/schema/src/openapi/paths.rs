@@ -4,13 +4,10 @@ use object::Value;
 
 use super::{
     non_resource_paths::{GROUP, GROUPS, INFO, VERSIONS},
-    operation::{
-        DELETE, FORCE, LOG, Operation, PRETTY, Parameter, SELECT, WATCH, WRITE, connect_parameters,
-        shared, sorted,
-    },
+    operation::{DELETE, FORCE, Operation, PRETTY, SELECT, WATCH, WRITE, shared, sorted},
     schemas::{DELETE_OPTIONS, PATCH, RESOURCES, STATUS, Schemas, WATCH_EVENT},
 };
-use crate::{ResourceDefinition, Subresource};
+use crate::{QueryParameter, ResourceDefinition, Subresource};
 
 const OK: &[(&str, &str)] = &[("200", "OK")];
 const PUT: &[(&str, &str)] = &[("200", "OK"), ("201", "Created")];
@@ -196,15 +193,9 @@ impl Paths {
         } else if name == "log" {
             let operation = place.operation("read", "Log", "Reads a log.").action("get", place.gvk);
             self.put(&path, "get", operation.gives_text());
-            return self.share(&path, LOG.iter().copied().chain([PRETTY]));
+            return self.share(&path, subresource.parameters.iter().copied().chain([PRETTY]));
         }
-        let (group, version) = match kind {
-            kind if kind == place.kind => (place.gvk.0, place.gvk.1),
-            "Scale" => ("autoscaling", "v1"),
-            "Eviction" => ("policy", "v1"),
-            "TokenRequest" => ("authentication.k8s.io", "v1"),
-            _ => (place.gvk.0, place.gvk.1),
-        };
+        let (group, version) = subresource.group_version.unwrap_or((place.gvk.0, place.gvk.1));
         let gvk = (group, version, kind);
         let schema = schemas.kind_by_gvk(group, version, kind);
         self.object(place, subresource.verbs, name, (&schema, gvk));
@@ -238,7 +229,7 @@ impl Paths {
                 let gvk = (place.gvk.0, place.gvk.1, subresource.kind);
                 self.put(path, method, operation.action("connect", gvk).connect_response());
             }
-            self.share(path, connect_parameters(subresource.kind));
+            self.share(path, subresource.parameters.iter().copied());
         }
     }
 
@@ -270,7 +261,7 @@ impl Paths {
         self.0[path][method] = operation.into_value();
     }
 
-    fn share(&mut self, path: &str, queries: impl IntoIterator<Item = Parameter>) {
+    fn share(&mut self, path: &str, queries: impl IntoIterator<Item = QueryParameter>) {
         self.0[path]["parameters"] = shared(path, queries);
     }
 }
@@ -310,7 +301,7 @@ impl<'a> ResourcePaths<'a> {
             version: format!("{}{}", camel(names.group), capital(names.version)),
             scope,
             base,
-            typed: definition.custom_resource.is_none(),
+            typed: definition.is_built_in(),
         }
     }
 
@@ -320,7 +311,7 @@ impl<'a> ResourcePaths<'a> {
     }
 }
 
-fn listing() -> impl Iterator<Item = Parameter> {
+fn listing() -> impl Iterator<Item = QueryParameter> {
     SELECT.iter().chain(WATCH).copied()
 }
 

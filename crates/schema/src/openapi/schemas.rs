@@ -52,7 +52,7 @@ impl<'a> Schemas<'a> {
     /// Adds a kind; returns its name.
     pub(super) fn kind(&mut self, definition: &ResourceDefinition) -> String {
         self.current_package = ModelPackage::of(definition.names.group, definition.names.version);
-        let Some(custom) = &definition.custom_resource else {
+        let Some(custom) = definition.custom() else {
             return self.shape(&definition.schema);
         };
         let name = publish::name(&definition.names);
@@ -65,7 +65,7 @@ impl<'a> Schemas<'a> {
     pub(super) fn list(&mut self, definition: &ResourceDefinition) -> String {
         let item = self.kind(definition);
         let names = &definition.names;
-        let name = match &definition.custom_resource {
+        let name = match definition.custom() {
             Some(custom) => item.replace(names.kind, &custom.list_kind),
             None => format!("{item}List"),
         };

@@ -65,7 +65,7 @@ pub fn v2(all: &[ResourceDefinition]) -> Value {
         true
     });
     for definition in all {
-        if let Some(custom) = &definition.custom_resource {
+        if let Some(custom) = definition.custom() {
             let mut own = publish::to_openapi_v2(custom.published());
             schema(&mut own, true);
             definitions[&*publish::name(&definition.names)] = own;

@@ -40,7 +40,7 @@ pub fn non_resource_documents(all: &[ResourceDefinition]) -> Vec<(String, Value)
 pub(super) fn plain_names(all: &[ResourceDefinition]) -> Vec<String> {
     let mut names: Vec<String> =
         non_resource_paths::NON_RESOURCE_PATHS.iter().map(|name| (*name).to_owned()).collect();
-    for definition in all.iter().filter(|definition| definition.custom_resource.is_none()) {
+    for definition in all.iter().filter(|definition| definition.is_built_in()) {
         let name = format!("apis/{}", definition.names.group);
         let has = !definition.names.group.is_empty() && !definition.names.plural.is_empty();
         if has && !names.contains(&name) {

@@ -27,6 +27,8 @@ struct Used {
 enum Stop {
     /// It does not apply to the document.
     Unfit(String),
+    /// A `test` found another value.
+    TestFailed(String),
     /// It exceeds a limit.
     TooLarge(String),
 }
@@ -81,6 +83,7 @@ pub fn apply_json_patch_text(doc: &str, patch: &str, strict: bool) -> Result<Str
                 if let LazyNode::Object(fields) = operation.expand() { fields } else { nothing };
             apply(&mut doc, fields, &mut used).map_err(|stop| match stop {
                 Stop::Unfit(why) => PatchError::Unprocessable(why),
+                Stop::TestFailed(why) => PatchError::TestFailed(why),
                 Stop::TooLarge(why) => PatchError::TooLarge(why),
             })?;
         }
@@ -208,7 +211,7 @@ fn apply<'a>(
             if passes {
                 return Ok(());
             }
-            Err(format!("testing value {path} failed: test failed").into())
+            Err(Stop::TestFailed(format!("testing value {path} failed: test failed")))
         }
         kind => Err(format!("Unexpected kind: {kind}").into()),
     }

@@ -43,11 +43,12 @@ impl std::fmt::Debug for EncryptionConfig {
 }
 
 impl EncryptionConfig {
-    /// A configuration with a new key for Secrets. Secrets written unencrypted before stay
-    /// readable.
-    pub fn generate() -> Result<Self, ConfigError> {
+    /// A configuration with a new key for these resources. What was written unencrypted before
+    /// stays readable.
+    pub fn generate(resources: &[&str]) -> Result<Self, ConfigError> {
         let ciphers = vec![new_key(1)?, Cipher::Identity];
-        Ok(Self { resources: vec![(vec!["secrets".into()], ciphers)] })
+        let resources = resources.iter().map(|resource| (*resource).into()).collect();
+        Ok(Self { resources: vec![(resources, ciphers)] })
     }
 
     /// Adds a new key in front of the others, for each list of resources that is encrypted.
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_debug_text_has_no_key() {
-        let config = EncryptionConfig::generate().unwrap();
+        let config = EncryptionConfig::generate(&["secrets"]).unwrap();
         let secret = config
             .to_yaml()
             .lines()

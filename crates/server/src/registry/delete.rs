@@ -266,10 +266,7 @@ impl Registry {
         if faster {
             served.internal.strategy.prepare_delete(&mut object, self.clock().now());
         }
-        if served.internal.subresource("finalize").is_some() {
-            object["status"]["phase"] = "Terminating".into();
-            object["metadata"].remove("deletionGracePeriodSeconds");
-        }
+        served.internal.strategy.mark_terminating(&mut object);
         if Self::is_final(served, &object) && graceful && object != *old {
             DeleteAction::MarkAndRemove(object)
         } else if Self::is_final(served, &object) {
@@ -306,9 +303,9 @@ fn preconditions(
     delete: &DeleteRequest,
 ) -> Result<(), Status> {
     let meta = Object::view(&old.object).metadata();
-    // Upstream's message names the kind instead of the resource, except for kinds with a `finalize`
-    // subresource (namespaces).
-    let own = served.internal.subresource("finalize").is_some();
+    // Upstream's message names the kind instead of the resource, except for kinds with finalizers in
+    // their spec, whose storage deletes them itself.
+    let own = served.internal.finalizers_in_spec;
     let mut subject = served.subject(meta.name());
     if !own {
         subject.resource = served.definition.names.kind;

@@ -2,7 +2,8 @@
 
 use object::{Object, Status, Time, Value, View};
 use schema::{
-    apply::{self, ApplyError, FieldManagerRequest, reset_fields},
+    FieldPaths,
+    apply::{self, ApplyError, FieldManagerRequest},
     patch,
 };
 use store::Version;
@@ -150,7 +151,7 @@ impl Registry {
         let mut object = laid.clone();
         // Custom resources were validated during the merge; their `null` values are left for the
         // validation rules.
-        if served.definition.custom_resource.is_none() {
+        if served.definition.is_built_in() {
             let fits = |object: &mut Value| {
                 coerce_body(
                     &served.definition,
@@ -201,15 +202,8 @@ fn write<'a>(
 }
 
 /// The fields that a write to this resource or subresource cannot set (upstream's reset fields).
-pub(super) fn reset_of(
-    served: &ServedResource,
-    subresource: &str,
-) -> &'static [&'static [&'static str]] {
-    let kind = &served.definition;
-    match (&kind.custom_resource, subresource) {
-        (None, _) => reset_fields(kind.names.kind, subresource),
-        (Some(_), "") if kind.subresource("status").is_some() => &[&["status"]],
-        (Some(_), "status") => &[&["metadata"], &["spec"]],
-        (Some(_), _) => &[],
-    }
+pub(super) fn reset_of(served: &ServedResource, subresource: &str) -> FieldPaths {
+    let definition = &served.definition;
+    let declared = definition.subresource(subresource);
+    declared.map_or(definition.reset_fields, |declared| declared.reset_fields)
 }

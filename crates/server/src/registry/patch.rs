@@ -126,9 +126,7 @@ impl Registry {
             open(&mut before);
         }
         let (given, text, mut odd) = merged(shape, &before, patch)?;
-        odd.retain(|odd| {
-            kind.custom_resource.is_none() && matches!(odd, StrictError::UnknownField(_))
-        });
+        odd.retain(|odd| kind.is_built_in() && matches!(odd, StrictError::UnknownField(_)));
         let misfit = |why: &str| {
             let mut errs = ErrorList::default();
             errs.invalid(&FieldPath::Root.field("patch"), &*text, why);
@@ -138,7 +136,7 @@ impl Registry {
             return Err(misfit(&why));
         }
         // Without an apiVersion upstream decodes into its internal type, which has no JSON fields.
-        if kind.custom_resource.is_none()
+        if kind.is_built_in()
             && patch.ty != PatchType::Strategic
             && Object::view(&given).api_version().is_empty()
         {
@@ -226,7 +224,7 @@ impl Registry {
         let (names, given) = (&own.names, Object::view(given));
         let (version, kind) = (given.api_version(), given.kind());
         // A strategic merge patch is applied to a typed object, whose kind cannot change.
-        if own.custom_resource.is_some()
+        if own.is_custom()
             || ty == PatchType::Strategic
             || (version, kind) == (&*names.api_version(), names.kind)
             || version.is_empty()

@@ -1,9 +1,11 @@
 //! Subresources that update a single field of an object.
 
 use object::Value;
+use schema::SubresourceField;
 
 /// The old object with this field and the metadata of the new one.
-pub(super) fn with_subresource_field(old: &Value, new: &Value, parent: &str, field: &str) -> Value {
+pub(super) fn with_subresource_field(old: &Value, new: &Value, field: SubresourceField) -> Value {
+    let SubresourceField { parent, name: field } = field;
     let mut object = old.clone();
     match new.get(parent).get(field) {
         Value::Null => {
@@ -21,7 +23,7 @@ pub(super) fn with_subresource_field(old: &Value, new: &Value, parent: &str, fie
 mod tests {
     use object::from_json;
 
-    use super::with_subresource_field;
+    use super::*;
 
     #[test]
     fn one_part_and_the_metadata_change() {
@@ -30,6 +32,7 @@ mod tests {
         let new = tree(r#"{"metadata":{"name":"a","labels":{}},"spec":{"b":2},"status":{"c":2}}"#);
         let changed =
             tree(r#"{"metadata":{"name":"a","labels":{}},"spec":{"b":1},"status":{"c":2,"d":1}}"#);
-        assert_eq!(with_subresource_field(&old, &new, "status", "c"), changed);
+        let field = SubresourceField { parent: "status", name: "c" };
+        assert_eq!(with_subresource_field(&old, &new, field), changed);
     }
 }

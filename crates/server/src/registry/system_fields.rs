@@ -2,12 +2,12 @@
 
 use std::{cell::RefCell, collections::HashSet};
 
-use object::{Clock, Lens, Object, Status, Text, Time, Value, View};
+use object::{Clock, Lens, Object, Status, Text, Time, Value, View, uuid_from_random};
 use ref_cast::RefCast;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::RequestContext;
-use crate::{Operation, ServedResource, codec::digits};
+use crate::{Operation, ServedResource};
 
 /// Upstream's alphabet for generated names: no vowels, and no characters that look alike.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -171,17 +171,7 @@ pub(super) fn generate_name(prefix: &str) -> Text {
 
 /// A random UUID.
 pub fn uid() -> Text {
-    let mut b = random::<16>();
-    b[6] = b[6] & 0x0f | 0x40;
-    b[8] = b[8] & 0x3f | 0x80;
-    let mut text = Text::with_capacity(36);
-    for (at, byte) in b.into_iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        digits(byte).into_iter().for_each(|digit| text.push(digit));
-    }
-    text
+    uuid_from_random(random())
 }
 
 /// A random number from 0 up to, but not including, 1.

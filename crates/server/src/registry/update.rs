@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use object::{Object, Status, Value, View};
-use schema::{ErrorList, FieldPath};
+use schema::{ErrorList, FieldPath, SubresourceStrategy};
 use store::Version;
 
 use super::{
@@ -115,18 +115,25 @@ impl Registry {
         };
         new = self.mutate(call, step, new).await?;
         dedup_owner_references(&mut new, call, AFTER_PLUGINS);
-        match subresource {
-            "status" => {
+        match step.strategy() {
+            Some(SubresourceStrategy::Status) => {
                 new = with_status(served, &old.object, &new);
                 served.internal.strategy.prepare_status(&mut new, &old.object);
             }
-            "binding" => {} // the handler built it from the old object
-            "finalize" => new = with_subresource_field(&old.object, &new, "spec", "finalizers"),
-            "approval" => new = with_subresource_field(&old.object, &new, "status", "conditions"),
-            "resize" | "ephemeralcontainers" => {
+            Some(SubresourceStrategy::Built) => {} // the handler built it from the old object
+            Some(SubresourceStrategy::Field(field)) => {
+                new = with_subresource_field(&old.object, &new, field);
+            }
+            Some(SubresourceStrategy::Hooks) => {
                 served.internal.strategy.prepare_subresource(&mut new, subresource, &old.object);
             }
-            _ => {
+            None
+            | Some(
+                SubresourceStrategy::Converted
+                | SubresourceStrategy::Handler
+                | SubresourceStrategy::Connect
+                | SubresourceStrategy::Proxy,
+            ) => {
                 if served.internal.subresource("status").is_some() {
                     new = keeping_status(new, &old.object);
                 }
@@ -151,7 +158,7 @@ impl Registry {
             Some(&old.object),
         );
         let (mut new, claimed) = self.claim(call, step, new).await?;
-        if subresource != "binding" {
+        if step.strategy() != Some(SubresourceStrategy::Built) {
             bump_generation(served, subresource, &mut new, &old.object, counts);
         }
         let done = self.store_changed(call, step, old, new).await;
@@ -182,10 +189,10 @@ impl Registry {
         Ok((self.put(call, served, old.revision, new).await?, WriteOutcome::Stored))
     }
 
-    /// Whether the object is being deleted and nothing blocks its removal. Kinds with a `finalize`
-    /// subresource also have finalizers in their spec.
+    /// Whether the object is being deleted and nothing blocks its removal: no finalizer in its
+    /// metadata, nor in its spec if the kind has them there too.
     pub(super) fn is_final(served: &ServedResource, object: &Value) -> bool {
-        let held = served.internal.subresource("finalize").is_some()
+        let held = served.internal.finalizers_in_spec
             && !object.get("spec").get("finalizers").items().is_empty();
         Object::view(object).metadata().is_ready_for_removal() && !held
     }

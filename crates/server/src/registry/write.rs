@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use object::{Object, Status, Value, View, depth};
-use schema::{ErrorList, WarningList, WriteContext, validate_object_meta};
+use schema::{ErrorList, SubresourceStrategy, WarningList, WriteContext, validate_object_meta};
 use store::{Version, Write};
 
 use super::{
@@ -25,6 +25,13 @@ pub(super) struct WriteStep<'a> {
     /// The object as sent, if it has explicitly empty fields that are treated as absent.
     pub(super) with_empty_fields: Option<&'a Value>,
     pub(super) delete: Option<&'a DeleteRequest>,
+}
+
+impl WriteStep<'_> {
+    /// How the write changes the object; `None` for a write to the resource itself.
+    pub(super) fn strategy(&self) -> Option<SubresourceStrategy> {
+        self.served.definition.subresource_strategy(self.subresource)
+    }
 }
 
 impl Registry {
@@ -178,19 +185,21 @@ impl Registry {
         step: WriteStep<'_>,
         object: Value,
     ) -> Result<Value, Status> {
-        let WriteStep { served, subresource, .. } = step;
+        let served = step.served;
         let old = step.old.map(|old| &old.object);
         let (object, errs) = self.errors(call, step, object).await;
         call.warnings.extend(errs.1.iter().map(ToString::to_string));
         refuse_invalid(step.served, &object, errs)?;
         let mut warnings = WarningList(std::mem::take(&mut call.warnings));
-        match subresource {
-            "" => {
+        match step.strategy() {
+            None => {
                 served.internal.strategy.warnings(&object, old, &mut warnings);
                 self.unmet(served, &object).into_iter().for_each(|lacking| warnings.push(lacking));
             }
-            "status" => served.internal.strategy.warn_status(&object, &mut warnings),
-            _ => {}
+            Some(SubresourceStrategy::Status) => {
+                served.internal.strategy.warn_status(&object, &mut warnings);
+            }
+            Some(_) => {}
         }
         call.warnings = warnings.0;
         if call.skip_admission {
@@ -259,19 +268,22 @@ impl Registry {
     fn validate(&self, step: WriteStep, object: &Value, errs: &mut ErrorList) {
         let WriteStep { served, subresource, .. } = step;
         let (old, hooks) = (step.old.map(|old| &old.object), &served.internal.strategy);
-        if subresource == "binding" {
-            return; // the handler has validated the Binding
+        let strategy = step.strategy();
+        if strategy == Some(SubresourceStrategy::Built) {
+            return; // the handler has validated it
         }
         validate_object_meta(object, old, served.internal.scope, errs);
-        if matches!(subresource, "" | "status" | "approval") {
+        if matches!(
+            strategy,
+            None | Some(SubresourceStrategy::Status | SubresourceStrategy::Field(_))
+        ) {
             validate_declarative(served, object, old, errs);
         }
-        match (old, subresource) {
-            (Some(old), "status") => {
+        match (old, strategy) {
+            (Some(old), Some(SubresourceStrategy::Status)) => {
                 hooks.validate_status_at(object, old, self.clock().now(), errs);
             }
-            (Some(old), "approval") => hooks.validate_approval(object, old, errs),
-            (Some(old), "resize" | "ephemeralcontainers" | "finalize") => {
+            (Some(old), Some(SubresourceStrategy::Field(_) | SubresourceStrategy::Hooks)) => {
                 hooks.validate_subresource(object, subresource, old, errs);
             }
             (old, _) => hooks.validate(object, old, errs),

@@ -73,17 +73,14 @@ impl State {
     /// Whether a built-in kind uses the same storage prefix.
     fn is_taken(&self, hub: &ResourceDefinition) -> bool {
         self.order.iter().any(|served| {
-            served.definition.custom_resource.is_none()
-                && served.internal.storage.prefix == hub.storage.prefix
+            served.definition.is_built_in() && served.internal.storage.prefix == hub.storage.prefix
         })
     }
 
     fn forget(&mut self, group: &str, plural: &str) -> bool {
         let is = |served: &ServedResource| {
             let names = &served.definition.names;
-            served.definition.custom_resource.is_some()
-                && names.group == group
-                && names.plural == plural
+            served.definition.is_custom() && names.group == group && names.plural == plural
         };
         let gone = self.stored.remove(&(group.into(), plural.into())).is_some();
         self.order.retain(|served| !is(served));
@@ -96,7 +93,7 @@ impl State {
     /// priority.
     fn sort(&mut self) {
         self.order.sort_by(|a, b| {
-            let key = |served: &ServedResource| served.definition.custom_resource.is_some();
+            let key = |served: &ServedResource| served.definition.is_custom();
             let (a_names, b_names) = (&a.definition.names, &b.definition.names);
             key(a).cmp(&key(b)).then_with(|| {
                 if !key(a) {

@@ -40,7 +40,8 @@ impl Inner {
 
     pub(super) fn append(&self, files: &mut LogFiles, batch: &[Record]) -> Result<(), AppendError> {
         let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return Ok(()) };
-        let deletions = batch.iter().all(Record::may_use_reserve);
+        let deletions =
+            batch.iter().all(|record| record.may_use_reserve(self.options.essential_prefixes));
         let frame = Frame::of(batch);
         let length = frame.len() as u64;
         if !files.end().fits(length) || files.room == SpaceState::Reserve {

@@ -182,7 +182,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
         match if nothing { Ok(()) } else { self.log.append(&batch.records) } {
             Ok(()) => self.publish(batch, heads),
             Err(AppendError::Full) => {
-                let refused = self.writer().roll_back_full(batch);
+                let refused = self.writer().roll_back_full(batch, self.log.essential_prefixes());
                 self.compact_log();
                 warn!(writes = refused.len(), "the disk is full");
                 for answer in refused {

@@ -139,8 +139,12 @@ impl<V> WriteQueue<V> {
 
     /// Handles a full disk. Undoes all writes that are not durable and sequences those again that may use the reserve,
     /// mainly deletions, unless the batch contained nothing else. Returns the writers whose writes are rejected.
-    pub(super) fn roll_back_full(&mut self, batch: Batch<V>) -> Vec<WriteReply> {
-        let only_deletions = batch.records.iter().all(Record::may_use_reserve);
+    pub(super) fn roll_back_full(
+        &mut self,
+        batch: Batch<V>,
+        essential: &[&str],
+    ) -> Vec<WriteReply> {
+        let only_deletions = batch.records.iter().all(|record| record.may_use_reserve(essential));
         let later = mem::take(&mut self.pending);
         let records = batch.records.into_iter().chain(later.records);
         let undone: Vec<_> = records.zip(batch.pending.into_iter().chain(later.pending)).collect();
@@ -151,7 +155,7 @@ impl<V> WriteQueue<V> {
         let mut refused: Vec<_> = losers.map(|(_, answer)| answer).collect();
         for (record, ticket) in undone {
             let stands = ticket.before.is_some() && self.keys.head(&record.key) == ticket.before;
-            if only_deletions || !record.may_use_reserve() || !stands {
+            if only_deletions || !record.may_use_reserve(essential) || !stands {
                 refused.extend(ticket.answer);
             } else {
                 let revision = self.keys.revision + 1;

@@ -44,6 +44,7 @@ fn open(disk: &SimulatedDisk) -> Result<Running, Error> {
     let options = DiskLogOptions {
         segment_size: segment,
         reserve_size: reserve,
+        essential_prefixes: &[],
         compact_threshold: compact,
         retain,
         background: false,

@@ -85,6 +85,7 @@ pub(crate) fn small() -> DiskLogOptions {
     DiskLogOptions {
         segment_size: segment,
         reserve_size: reserve,
+        essential_prefixes: &[LEASES],
         compact_threshold: compact,
         retain,
         background: false,

@@ -8,7 +8,7 @@ use object::SystemClock;
 use pki::CertKeyPair;
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
 use store::{
-    Directory, DiskLog, DiskLogOptions,
+    Directory, DiskLog,
     etcd_server::{Compaction, EtcdServer, EtcdServerConfig, Identity, Limits, bind},
 };
 use tracing::info;
@@ -111,7 +111,7 @@ async fn serve(flags: Arguments) -> Result<()> {
     let disk =
         Directory::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
     let clock = Arc::new(SystemClock);
-    let log = DiskLog::open(Arc::new(disk), clock.clone(), DiskLogOptions::default())?;
+    let log = DiskLog::open(Arc::new(disk), clock.clone(), apiserver::disk_log_options())?;
     let tls = tls(&flags)?;
     let mut ports = Vec::new();
     for url in &flags.listen_client_urls {

@@ -68,8 +68,10 @@ impl Kind for HorizontalPodAutoscaler {
     )
     .short(&["hpa"])
     .categories(&["all"]);
+    const FORMER_API_VERSIONS: &'static [&'static str] = &["autoscaling/v2"];
     const STORAGE: StorageConfig = StorageConfig::new("horizontalpodautoscalers", "v2");
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("HorizontalPodAutoscaler")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("HorizontalPodAutoscaler").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Reference", |this, _| {

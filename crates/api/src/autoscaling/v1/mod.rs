@@ -13,6 +13,6 @@ pub use self::{
         ContainerResourceMetricSource, ContainerResourceMetricStatus, ExternalMetricSource,
         ExternalMetricStatus, HorizontalPodAutoscalerCondition, MetricSpec, MetricStatus,
         ObjectMetricSource, ObjectMetricStatus, PodsMetricSource, PodsMetricStatus,
-        ResourceMetricSource, ResourceMetricStatus, Scale, ScaleSpec, ScaleStatus,
+        ResourceMetricSource, ResourceMetricStatus, SCALE, Scale, ScaleSpec, ScaleStatus,
     },
 };

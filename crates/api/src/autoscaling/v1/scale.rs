@@ -2,7 +2,7 @@
 
 use macros::api;
 use object::{LabelSelector, ObjectMeta, Quantity, Time};
-use schema::{Kind, ResourceNames, TableColumn};
+use schema::{Kind, ResourceNames, Subresource, TableColumn};
 
 use super::CrossVersionObjectReference;
 
@@ -16,9 +16,15 @@ pub struct Scale {
     status: ScaleStatus,
 }
 
+/// The `scale` subresource: desired and current replicas of a workload, or of a custom resource.
+pub const SCALE: Subresource = Subresource::converted("scale", Scale::NAMES.kind)
+    .of_group(Scale::NAMES.group, Scale::NAMES.version);
+
 /// Without a resource of its own: others have it as a part.
 impl Kind for Scale {
     const NAMES: ResourceNames = ResourceNames::new("autoscaling", "v1", "Scale", "");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["extensions/v1beta1", "apps/v1beta1", "apps/v1beta2"];
     const VERBS: &'static [&'static str] = &[];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::new("Name", "string", |scale, _| scale.metadata().name().into()),

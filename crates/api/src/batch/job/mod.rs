@@ -226,7 +226,7 @@ impl Kind for Job {
     const NAMES: ResourceNames =
         ResourceNames::new("batch", "v1", "Job", "jobs").categories(&["all"]);
     const GENERATION: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Job")];
+    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("Job").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Status", |job, _| job.state().into()),

@@ -65,6 +65,8 @@ pub struct PodCertificateRequestSpec {
 impl Kind for PodCertificateRequest {
     const NAMES: ResourceNames =
         ResourceNames { version: "v1beta1", ..certificates::PodCertificateRequest::NAMES };
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        certificates::PodCertificateRequest::FORMER_API_VERSIONS;
     const STORAGE: StorageConfig = certificates::PodCertificateRequest::STORAGE;
     const BLIND_UPDATES: bool = false;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;

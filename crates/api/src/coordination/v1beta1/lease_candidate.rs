@@ -35,6 +35,8 @@ pub struct LeaseCandidateSpec {
 impl Kind for LeaseCandidate {
     const NAMES: ResourceNames =
         ResourceNames::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates");
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        &["coordination.k8s.io/v1alpha2", "coordination.k8s.io/v1beta1"];
     const BLIND_UPDATES: bool = false;
     const ANY_FINALIZER: bool = true;
     const CREATED_BY_UPDATE: bool = true;

@@ -326,9 +326,11 @@ pub struct PersistentVolumeStatus {
 impl Kind for PersistentVolume {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "PersistentVolume", "persistentvolumes").short(&["pv"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const SCOPE: Scope = Scope::Cluster;
     const SHOWS_DELETED: bool = true;
-    const SUBRESOURCES: &'static [Subresource] = &[Subresource::status("PersistentVolume")];
+    const SUBRESOURCES: &'static [Subresource] =
+        &[Subresource::status("PersistentVolume").writes_metadata()];
     const COLUMNS: &'static [TableColumn<Self>] = &[
         TableColumn::NAME,
         TableColumn::text("Capacity", |volume, _| {

@@ -3,32 +3,33 @@
 use crate::advice::CommonWarnings;
 use schema::{
     ErrorList, FieldPath, GracefulDeletion, Kind, ResourceNames, SelectableField, Subresource,
-    TableColumn, WarningList,
+    TableColumn, WarningList, verbs,
 };
 
-use super::{Pod, PodStatus, columns, defaults, rules, status_rules, warnings};
+use super::{Pod, PodStatus, columns, connections, defaults, rules, status_rules, warnings};
 
 impl Kind for Pod {
     const NAMES: ResourceNames =
         ResourceNames::new("", "v1", "Pod", "pods").short(&["po"]).categories(&["all"]);
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
     const SHOWS_DELETED: bool = true;
     const GENERATION: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = &["deletionTimestamp", "ownerReferences"];
     const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new("attach", "PodAttachOptions", &["create", "get"]),
-        Subresource::new("binding", "Binding", &["create"]),
-        Subresource::new("ephemeralcontainers", "Pod", &["get", "patch", "update"]),
-        Subresource::new("eviction", "Eviction", &["create"]),
-        Subresource::new("exec", "PodExecOptions", &["create", "get"]),
-        Subresource::new("log", "Pod", &["get"]),
-        Subresource::new("portforward", "PodPortForwardOptions", &["create", "get"]),
-        Subresource::new(
-            "proxy",
-            "PodProxyOptions",
-            &["create", "delete", "get", "patch", "update"],
-        ),
-        Subresource::new("resize", "Pod", &["get", "patch", "update"]),
-        Subresource::status("Pod"),
+        Subresource::connect("attach", "PodAttachOptions", connections::ATTACH),
+        Subresource::built("binding", "Binding"),
+        Subresource::hooks("ephemeralcontainers", "Pod"),
+        Subresource::handler("eviction", "Eviction", verbs::CREATE).of_group("policy", "v1"),
+        Subresource::connect("exec", "PodExecOptions", connections::EXEC),
+        Subresource::handler("log", "Pod", &["get"]).parameters(connections::LOG),
+        Subresource::connect("portforward", "PodPortForwardOptions", connections::PORT_FORWARD),
+        Subresource::proxy("PodProxyOptions"),
+        Subresource::hooks("resize", "Pod"),
+        Subresource::status("Pod").resetting(&[
+            &["spec"],
+            &["metadata", "deletionTimestamp"],
+            &["metadata", "ownerReferences"],
+        ]),
     ];
 
     const COLUMNS: &'static [TableColumn<Self>] = columns::COLUMNS;

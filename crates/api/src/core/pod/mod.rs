@@ -2,6 +2,7 @@
 
 mod annotations;
 mod columns;
+mod connections;
 mod container_status_rules;
 mod defaults;
 mod diff;

@@ -168,12 +168,8 @@ impl Kind for Service {
     const CREATED_BY_UPDATE: bool = true;
     const SHOWS_DELETED: bool = true;
     const SUBRESOURCES: &'static [Subresource] = &[
-        Subresource::new(
-            "proxy",
-            "ServiceProxyOptions",
-            &["create", "delete", "get", "patch", "update"],
-        ),
-        Subresource::status("Service"),
+        Subresource::proxy("ServiceProxyOptions"),
+        Subresource::status("Service").writes_metadata(),
     ];
     const NAME: ValidateName = name_validation::dns_label;
     const COLUMNS: &'static [TableColumn<Self>] = &[

@@ -101,6 +101,9 @@ impl Kind for ResourceClaim {
     const COMPILES: bool = true;
     const NAMES: ResourceNames =
         ResourceNames { version: "v1beta1", ..resource::ResourceClaim::NAMES };
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        resource::ResourceClaim::FORMER_API_VERSIONS;
     const STORAGE: StorageConfig = resource::ResourceClaim::STORAGE;
     const SHOWS_DELETED: bool = true;
     const STATUS_KEEPS: &'static [&'static str] = CLIENT_METADATA_FIELDS;

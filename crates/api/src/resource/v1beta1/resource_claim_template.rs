@@ -33,6 +33,9 @@ impl Kind for ResourceClaimTemplate {
     const COMPILES: bool = true;
     const NAMES: ResourceNames =
         ResourceNames { version: "v1beta1", ..resource::ResourceClaimTemplate::NAMES };
+    const UPDATE_CHECKS_GENERATE_NAME: bool = true;
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        resource::ResourceClaimTemplate::FORMER_API_VERSIONS;
     const STORAGE: StorageConfig = resource::ResourceClaimTemplate::STORAGE;
     const SHOWS_DELETED: bool = true;
     const DEFAULT_ON: bool = false;

@@ -110,6 +110,8 @@ impl Kind for ResourceSlice {
     const COMPILES: bool = true;
     const NAMES: ResourceNames =
         ResourceNames { version: "v1beta1", ..resource::ResourceSlice::NAMES };
+    const FORMER_API_VERSIONS: &'static [&'static str] =
+        resource::ResourceSlice::FORMER_API_VERSIONS;
     const SCOPE: Scope = Scope::Cluster;
     const STORAGE: StorageConfig = resource::ResourceSlice::STORAGE;
     const SHOWS_DELETED: bool = true;

@@ -87,7 +87,7 @@ struct CelTypeCache {
 
 impl CelTypeCache {
     fn get(&self, definition: &ResourceDefinition) -> Option<Arc<cel::DeclType>> {
-        if definition.custom_resource.is_some() {
+        if definition.is_custom() {
             return None;
         }
         let names = &definition.names;
@@ -179,7 +179,7 @@ fn shown(served: &ServedResource, object: &Value) -> Value {
     // The body of a subresource is not an object of the resource.
     if Object::view(&object).kind() == served.internal.names.kind {
         served.to_request_version(&mut object);
-        if served.definition.custom_resource.is_none() {
+        if served.definition.is_built_in() {
             normalize(&served.definition.schema, &mut object);
         }
     }

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Instant};
 
 use cel::policy::{MutatingPolicy, Mutation};
 use object::{Status, StatusCause, StatusDetails, Text, Value};
-use schema::{apply::merge_apply_configuration, patch};
+use schema::{
+    apply::merge_apply_configuration,
+    patch::{self, PatchError},
+};
 use server::{AdmissionAttributes, AdmissionFuture, AdmissionPlugin, ServedResource};
 
 use super::{
@@ -183,7 +186,7 @@ fn apply(
         Mutation::JsonPatch(operations) => match patch::apply_json_patch(&object, operations) {
             Ok(object) => object,
             // A failed `test` operation is not an error: the patch does not apply to this object.
-            Err(error) if error.to_string().ends_with("test failed") => return Ok(Ok(())),
+            Err(PatchError::TestFailed(_)) => return Ok(Ok(())),
             Err(error) => return Ok(Err(format!("JSON Patch: {error}"))),
         },
         Mutation::Apply(configuration) => {
@@ -195,7 +198,7 @@ fn apply(
     };
     let mut unknown = Vec::new();
     served.definition.coerce(&mut object, &mut unknown).map_err(Status::internal)?;
-    if served.definition.custom_resource.is_none() && matches!(mutation, Mutation::JsonPatch(_)) {
+    if served.definition.is_built_in() && matches!(mutation, Mutation::JsonPatch(_)) {
         strict(served, &object, &unknown)?;
     }
     served.definition.strategy.default_fields(&mut object);

@@ -172,7 +172,7 @@ async fn mutate_once(
     apply(admission, hook, invocation, &verdict.patch)?;
     // Upstream compares built-in objects with times that JSON cannot represent, so that every patch
     // counts as a change.
-    let built_in = invocation.served.definition.custom_resource.is_none();
+    let built_in = invocation.served.definition.is_built_in();
     let changed = built_in || before != admission.object;
     Ok(Some((verdict.patch, changed)))
 }

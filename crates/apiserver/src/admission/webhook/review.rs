@@ -80,7 +80,7 @@ fn shown(served: &ServedResource, object: &Value, revision: u64) -> Value {
     }
     let mut object = object.clone();
     served.to_request_version(&mut object);
-    if served.definition.custom_resource.is_none() {
+    if served.definition.is_built_in() {
         served.definition.normalize(&mut object);
     }
     if revision > 0 {
