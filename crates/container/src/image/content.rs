@@ -16,7 +16,7 @@ use super::{
     digest::DigestStream,
     disk_reserve::Reserving,
     layer::{self, Limits},
-    manifest::MAX_DOCUMENT_BYTES,
+    manifest::{Descriptor, MAX_DOCUMENT_BYTES},
     root::ExtractRoot,
 };
 
@@ -117,6 +117,20 @@ impl ContentStore {
         Ok((digest, size))
     }
 
+    /// Checks that a blob has the size that its descriptor says, which is what everybody is told. A built-in layer has
+    /// no blob.
+    pub(super) fn check_size(&self, blob: &Descriptor) -> Result<()> {
+        match fs::metadata(self.blob(&blob.digest)) {
+            Ok(found) if found.len() != blob.size => Err(Error::malformed(format!(
+                "content {} has {} bytes, its manifest says {}",
+                blob.digest,
+                found.len(),
+                blob.size
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads a manifest or configuration blob.
     pub(super) fn read_document(&self, digest: &Digest) -> Result<Vec<u8>> {
         let file = File::open(self.blob(digest))
@@ -131,10 +145,12 @@ impl ContentStore {
         Ok(bytes)
     }
 
-    /// The unpacking limits of an image with these layers.
+    /// The unpacking limits of an image with these layers. A blob counts once, however often it is listed: it would be
+    /// unpacked each time.
     pub(super) fn limits_of<'a>(&self, layers: impl Iterator<Item = &'a Digest>) -> Limits {
+        let distinct: HashSet<_> = layers.collect();
         let size = |blob| fs::metadata(self.blob(blob)).map_or(0, |meta| meta.len());
-        Limits::of_compressed(layers.map(size).fold(0, u64::saturating_add))
+        Limits::of_compressed(distinct.into_iter().map(size).fold(0, u64::saturating_add))
     }
 
     /// Unpacks a blob, whose uncompressed digest must be `diff`, on top of the layers `below` (nearest last). What it

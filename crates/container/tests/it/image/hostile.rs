@@ -221,3 +221,50 @@ async fn configurations_are_bounded() {
     let image = import(&store, parts.oci_archive("labels")).await.expect("labels are for people");
     assert!(image.config.labels.is_empty());
 }
+
+/// The same blob as each of many layers: it is unpacked for each, but a registry sends it only once.
+#[tokio::test]
+async fn a_layer_that_is_listed_often_counts_once() {
+    let layer = tar(|a| file(a, "zeros", &vec![0; 100 << 20]));
+    let stored = zstd::encode_all(&layer[..], 1).expect("in memory");
+    let diff = Digest::of(&layer).to_string();
+    let parts = Parts::of_diffs(vec![(diff, stored); 60]);
+    let mut archive = Builder::new(Vec::new());
+    let mut image = describe(&parts.manifest);
+    image["annotations"] = json!({"io.containerd.image.name": "often"});
+    let index = json!({"schemaVersion": 2, "manifests": [image]}).to_string();
+    for blob in [&parts.layers[0], &parts.config, &parts.manifest] {
+        file(&mut archive, &format!("blobs/sha256/{}", Digest::of(blob).hex()), blob);
+    }
+    file(&mut archive, "index.json", index.as_bytes());
+    let dir = TempDir::new_in("/dev/shm").expect("a folder");
+    let store = ImageStore::open(dir.path(), RegistryConfig::default()).expect("a store");
+    let archive = archive.into_inner().expect("in memory");
+    let error = import(&store, archive).await.expect_err("six gigabytes");
+    assert!(error.to_string().contains("more than"), "{error}");
+}
+
+/// A manifest that lies about sizes: they are what the node reports, and what garbage collection counts with.
+#[tokio::test]
+async fn sizes_are_those_of_the_content() {
+    let (dir, store) = store(RegistryConfig::default());
+    let layer = tar(|a| file(a, "file", b"1"));
+    let mut parts = Parts::new(vec![(layer.clone(), layer)]);
+    let honest = String::from_utf8(parts.manifest.clone()).expect("text");
+    for size in ["18446744073709551615", "9223372036854775807", "1"] {
+        let own = format!("\"size\":{}", parts.layers[0].len());
+        parts.manifest = honest.replace(&own, &format!("\"size\":{size}")).into_bytes();
+        let error = import(&store, parts.oci_archive("lies")).await.expect_err("another size");
+        assert!(error.to_string().contains("its manifest says"), "{error}");
+    }
+    assert_eq!(fs::read_dir(dir.path().join("layers")).expect("a folder").count(), 0);
+    parts.manifest = honest.into_bytes();
+    let mut archive = parts.oci_archive("lies");
+    let own = format!("\"size\":{}", parts.manifest.len());
+    let at = archive.windows(own.len()).position(|text| text == own.as_bytes());
+    let at = at.expect("what the index says of the manifest") + "\"size\":".len();
+    archive[at] = b'9';
+    let image = import(&store, archive).await.expect("only the index lies");
+    let sum: usize = parts.blobs().map(Vec::len).sum();
+    assert_eq!(image.size, (sum + parts.manifest.len()) as u64);
+}
