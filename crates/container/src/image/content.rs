@@ -203,3 +203,19 @@ impl ContentStore {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same blob as each of many layers: it is unpacked for each, but a registry sends it only once.
+    #[test]
+    fn a_layer_that_is_listed_often_counts_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let content = ContentStore::open(dir.path()).expect("a store");
+        let [one, other] = [1, 2].map(|byte| content.put(&[byte; 8 << 20]).expect("room"));
+        let limit = |layers: &[&Digest]| content.limits_of(layers.iter().copied()).bytes;
+        assert_eq!(limit(&[&one, &one, &one]), 800 << 20);
+        assert_eq!(limit(&[&one, &other, &one]), 1600 << 20);
+    }
+}

@@ -222,28 +222,6 @@ async fn configurations_are_bounded() {
     assert!(image.config.labels.is_empty());
 }
 
-/// The same blob as each of many layers: it is unpacked for each, but a registry sends it only once.
-#[tokio::test]
-async fn a_layer_that_is_listed_often_counts_once() {
-    let layer = tar(|a| file(a, "zeros", &vec![0; 100 << 20]));
-    let stored = zstd::encode_all(&layer[..], 1).expect("in memory");
-    let diff = Digest::of(&layer).to_string();
-    let parts = Parts::of_diffs(vec![(diff, stored); 60]);
-    let mut archive = Builder::new(Vec::new());
-    let mut image = describe(&parts.manifest);
-    image["annotations"] = json!({"io.containerd.image.name": "often"});
-    let index = json!({"schemaVersion": 2, "manifests": [image]}).to_string();
-    for blob in [&parts.layers[0], &parts.config, &parts.manifest] {
-        file(&mut archive, &format!("blobs/sha256/{}", Digest::of(blob).hex()), blob);
-    }
-    file(&mut archive, "index.json", index.as_bytes());
-    let dir = TempDir::new_in("/dev/shm").expect("a folder");
-    let store = ImageStore::open(dir.path(), RegistryConfig::default()).expect("a store");
-    let archive = archive.into_inner().expect("in memory");
-    let error = import(&store, archive).await.expect_err("six gigabytes");
-    assert!(error.to_string().contains("more than"), "{error}");
-}
-
 /// A manifest that lies about sizes: they are what the node reports, and what garbage collection counts with.
 #[tokio::test]
 async fn sizes_are_those_of_the_content() {
