@@ -119,7 +119,11 @@ impl Client {
                 }
             }
             match retry_after(&answer) {
-                Some(wait) if tries < MAX_RETRIES && Instant::now() + wait < until => {
+                Some(wait)
+                    if self.config.retries
+                        && tries < MAX_RETRIES
+                        && Instant::now() + wait < until =>
+                {
                     self.observe(Sent { retry: true, ..observed }, began);
                     sleep(wait).await;
                 }

@@ -28,6 +28,8 @@ pub struct Config {
     pub namespace: String,
     /// Timeout of all requests but watches.
     pub timeout: Duration,
+    /// Whether a request that the server answers with Retry-After is sent again, within the timeout.
+    pub retries: bool,
     /// Handler of the server's warnings; they are logged if there is none.
     pub on_warning: Option<OnWarning>,
 }
@@ -53,6 +55,7 @@ impl Config {
             field_manager: String::new(),
             namespace: "default".into(),
             timeout: TIMEOUT,
+            retries: true,
             on_warning: None,
         }
     }

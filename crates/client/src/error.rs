@@ -55,6 +55,11 @@ impl Error {
         self.has(422, "Invalid")
     }
 
+    /// The request, or the object that it results in, is larger than the server accepts.
+    pub fn is_too_large(&self) -> bool {
+        self.has(413, "RequestEntityTooLarge")
+    }
+
     pub fn is_bad_request(&self) -> bool {
         self.has(400, "BadRequest")
     }

@@ -42,7 +42,8 @@ impl Pool {
                 }
                 PooledConnection::Shared(line, place) => (line, place),
             };
-            *request.uri_mut() = self.absolute_uri(request.uri())?;
+            *request.uri_mut() = self.absolute_uri(&request)?;
+            request.headers_mut().remove(HOST); // HTTP/2 has it in the URI
             match line.send.try_send_request(request).await {
                 Ok(answer) => return Ok((answer, Some(place))),
                 Err(mut failed) => match failed.take_message() {
@@ -89,17 +90,21 @@ impl Pool {
         connected: Connection,
         mut request: Request<Body>,
     ) -> Result<(Response<Incoming>, Option<StreamPermit>), Error> {
-        let host = HeaderValue::try_from(self.connect.authority())
-            .map_err(|error| Error::Invalid(error.to_string()))?;
-        request.headers_mut().insert(HOST, host);
+        if !request.headers().contains_key(HOST) {
+            let host = HeaderValue::try_from(self.connect.authority())
+                .map_err(|error| Error::Invalid(error.to_string()))?;
+            request.headers_mut().insert(HOST, host);
+        }
         Ok((http2_connection::send_once(connected, request).await?, None))
     }
 
-    fn absolute_uri(&self, uri: &Uri) -> Result<Uri, Error> {
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    /// The URI of a request over HTTP/2, for the host of its Host header if it has one.
+    fn absolute_uri(&self, request: &Request<Body>) -> Result<Uri, Error> {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let host = request.headers().get(HOST).map(HeaderValue::as_bytes);
         Uri::builder()
             .scheme(self.connect.scheme())
-            .authority(self.connect.authority())
+            .authority(host.unwrap_or(self.connect.authority().as_bytes()))
             .path_and_query(path)
             .build()
             .map_err(|error| Error::Invalid(error.to_string()))

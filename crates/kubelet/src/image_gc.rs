@@ -110,7 +110,7 @@ async fn free(host: &Arc<KubeletContext>, wanted: i64) -> Result<i64, String> {
         info!(image = image.id, size = image.size, "an image goes, to free its space");
         match host.runtime.remove_image(&image.id).await {
             Ok(()) => {
-                freed += i64::try_from(image.size).unwrap_or(i64::MAX);
+                freed = freed.saturating_add(i64::try_from(image.size).unwrap_or(i64::MAX));
                 host.images.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&image.id);
             }
             Err(error) => warn!(image = image.id, %error, "an image cannot be removed"),

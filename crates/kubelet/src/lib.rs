@@ -29,6 +29,7 @@ pub mod rotate;
 mod runtime;
 mod server;
 mod source;
+mod status_size;
 mod statuses;
 pub mod sysctl;
 mod usage;

@@ -8,7 +8,7 @@ use std::{
 use api::core::Pod;
 use client::{DeleteParams, Error, Patch};
 use object::{Lens, NamespacedName, Text, Value};
-use runtime::WorkQueue;
+use runtime::{CachedApi, WorkQueue};
 use schema::Kind;
 use tracing::warn;
 
@@ -16,6 +16,7 @@ use crate::{
     KubeletContext,
     pod::{KUBELET_CONDITIONS, TERMINATION_BY_KUBELET},
     source::mirror,
+    status_size::{without_containers, without_details},
 };
 
 const STATUS_WORKERS: usize = 8;
@@ -138,18 +139,15 @@ async fn sync_pod(host: &Arc<KubeletContext>, uid: &str) -> Result<(), Error> {
         }
         return Ok(());
     };
-    if let Some(patch) = difference(&pod, &merge_pod_status(&pod, &known.status)) {
-        let because = pod.write_cause(&change_summary(pod.status().tree(), &known.status));
-        let objects = objects.with_cause(&because);
-        match objects.patch_status(&known.key, &Patch::Merge(patch)).await {
-            Ok(_) => {}
-            Err(error) if error.is_not_found() => {}
-            // on a conflict another client wrote first, and its changes must be kept: retry with the new object
-            Err(error) => return Err(error),
+    let is_over = known.ended && !known.is_static && pod.metadata().is_terminating();
+    match write(objects, &pod, &known).await {
+        Err(error) if is_over && (error.is_too_large() || error.is_invalid()) => {
+            warn!(%uid, %error, "a pod is deleted without its last status");
         }
+        written => written?,
     }
     mark_written(host, uid, &known);
-    if known.ended && !known.is_static && pod.metadata().is_terminating() {
+    if is_over {
         let delete = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
         let objects = objects.with_cause(&pod.write_cause("nothing of it runs any more"));
         match objects.delete_with(&pod, delete).await {
@@ -160,6 +158,27 @@ async fn sync_pod(host: &Arc<KubeletContext>, uid: &str) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Writes a status. How long it is depends on images and specifications: one that the API server finds too large is
+/// written without its details.
+async fn write(objects: &CachedApi<Pod>, pod: &Pod, known: &VersionedStatus) -> Result<(), Error> {
+    let status = merge_pod_status(pod, &known.status);
+    let because = pod.write_cause(&change_summary(pod.status().tree(), &known.status));
+    let objects = objects.with_cause(&because);
+    let forms: [fn(&Pod, &Value) -> Value; 3] =
+        [|_, status| status.clone(), without_details, without_containers];
+    let mut written = Ok(());
+    for form in forms {
+        let Some(patch) = difference(pod, &form(pod, &status)) else { return Ok(()) };
+        match objects.patch_status(&known.key, &Patch::Merge(patch)).await {
+            Err(error) if error.is_too_large() => written = Err(error),
+            Err(error) if error.is_not_found() => return Ok(()),
+            // on a conflict another client wrote first, and its changes must be kept: retry with the new object
+            done => return done.map(drop),
+        }
+    }
+    written
 }
 
 fn mark_written(host: &KubeletContext, uid: &str, known: &VersionedStatus) {

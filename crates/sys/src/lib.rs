@@ -11,6 +11,7 @@ mod device_filter;
 pub mod disk;
 pub mod durable_record;
 pub mod executable;
+pub mod keyring;
 pub mod landlock;
 pub mod memory;
 pub mod mount;

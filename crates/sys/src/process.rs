@@ -284,21 +284,6 @@ pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Gives this process and its children a new session keyring, without the contents of the old one. Where that is not
-/// permitted, programs cannot reach a keyring either.
-pub fn new_session_keyring() -> io::Result<()> {
-    const JOIN_SESSION_KEYRING: libc::c_int = 1;
-    let name = std::ptr::null::<libc::c_char>();
-    // SAFETY: a null name asks for a new keyring without a name.
-    let joined = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, name) };
-    match (joined, io::Error::last_os_error()) {
-        (-1, error) if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-            Err(error)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Lets this process run on every CPU that its cpuset allows.
 pub fn reset_affinity() -> io::Result<()> {
     let all = [u8::MAX; 1024]; // 8,192 CPUs, the maximum of the kernel

@@ -16,7 +16,7 @@ use super::{
     digest::DigestStream,
     disk_reserve::Reserving,
     layer::{self, Limits},
-    manifest::MAX_DOCUMENT_BYTES,
+    manifest::{Descriptor, MAX_DOCUMENT_BYTES},
     root::ExtractRoot,
 };
 
@@ -117,6 +117,20 @@ impl ContentStore {
         Ok((digest, size))
     }
 
+    /// Checks that a blob has the size that its descriptor says, which is what everybody is told. A built-in layer has
+    /// no blob.
+    pub(super) fn check_size(&self, blob: &Descriptor) -> Result<()> {
+        match fs::metadata(self.blob(&blob.digest)) {
+            Ok(found) if found.len() != blob.size => Err(Error::malformed(format!(
+                "content {} has {} bytes, its manifest says {}",
+                blob.digest,
+                found.len(),
+                blob.size
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads a manifest or configuration blob.
     pub(super) fn read_document(&self, digest: &Digest) -> Result<Vec<u8>> {
         let file = File::open(self.blob(digest))
@@ -131,10 +145,12 @@ impl ContentStore {
         Ok(bytes)
     }
 
-    /// The unpacking limits of an image with these layers.
+    /// The unpacking limits of an image with these layers. A blob counts once, however often it is listed: it would be
+    /// unpacked each time.
     pub(super) fn limits_of<'a>(&self, layers: impl Iterator<Item = &'a Digest>) -> Limits {
+        let distinct: HashSet<_> = layers.collect();
         let size = |blob| fs::metadata(self.blob(blob)).map_or(0, |meta| meta.len());
-        Limits::of_compressed(layers.map(size).fold(0, u64::saturating_add))
+        Limits::of_compressed(distinct.into_iter().map(size).fold(0, u64::saturating_add))
     }
 
     /// Unpacks a blob, whose uncompressed digest must be `diff`, on top of the layers `below` (nearest last). What it
@@ -185,5 +201,21 @@ impl ContentStore {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same blob as each of many layers: it is unpacked for each, but a registry sends it only once.
+    #[test]
+    fn a_layer_that_is_listed_often_counts_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let content = ContentStore::open(dir.path()).expect("a store");
+        let [one, other] = [1, 2].map(|byte| content.put(&[byte; 8 << 20]).expect("room"));
+        let limit = |layers: &[&Digest]| content.limits_of(layers.iter().copied()).bytes;
+        assert_eq!(limit(&[&one, &one, &one]), 800 << 20);
+        assert_eq!(limit(&[&one, &other, &one]), 1600 << 20);
     }
 }

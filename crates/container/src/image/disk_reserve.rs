@@ -14,19 +14,40 @@ const STEP: u64 = 1 << 20;
 /// Upper limit of the reserve in bytes. The reserve is a twentieth of the disk and of its inodes.
 const RESERVE: u64 = 1 << 30;
 
+/// The file system of a directory, a part of which is kept free.
+#[derive(Debug)]
+pub(super) struct DiskReserve {
+    folder: OwnedFd,
+}
+
 /// Reader or writer that fails once the file system of a directory has less free than the reserve.
 #[derive(Debug)]
 pub(super) struct Reserving<T> {
     inner: T,
-    folder: OwnedFd,
+    reserve: DiskReserve,
     passed: u64,
+}
+
+impl DiskReserve {
+    pub(super) fn new(folder: impl Into<OwnedFd>) -> Result<Self> {
+        let new = Self { folder: folder.into() };
+        new.check()?;
+        Ok(new)
+    }
+
+    /// Fails if the file system has less free than the reserve.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if has_room(&fstatvfs(&self.folder)?) {
+            return Ok(());
+        }
+        let what = "no space left on device: the rest of the image file system is kept free";
+        Err(Error::Io(io::Error::new(io::ErrorKind::StorageFull, what).into()).into())
+    }
 }
 
 impl<T> Reserving<T> {
     pub(super) fn new(inner: T, folder: impl Into<OwnedFd>) -> Result<Self> {
-        let new = Self { inner, folder: folder.into(), passed: 0 };
-        new.check()?;
-        Ok(new)
+        Ok(Self { inner, reserve: DiskReserve::new(folder)?, passed: 0 })
     }
 
     fn pass(&mut self, count: usize) -> io::Result<()> {
@@ -35,15 +56,7 @@ impl<T> Reserving<T> {
             return Ok(());
         }
         self.passed = 0;
-        self.check()
-    }
-
-    fn check(&self) -> io::Result<()> {
-        if has_room(&fstatvfs(&self.folder)?) {
-            return Ok(());
-        }
-        let what = "no space left on device: the rest of the image file system is kept free";
-        Err(Error::Io(io::Error::new(io::ErrorKind::StorageFull, what).into()).into())
+        self.reserve.check()
     }
 }
 

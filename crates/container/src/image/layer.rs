@@ -19,7 +19,7 @@ use tar::EntryType;
 use super::{
     Digest, Error, Result,
     digest::DigestStream,
-    disk_reserve::Reserving,
+    disk_reserve::{DiskReserve, Reserving},
     entries::{TarEntry, TarReader},
     root::{self, EntryPath, ExtractRoot},
 };
@@ -36,13 +36,19 @@ pub(super) const LIMITS: Limits = Limits { bytes: 64 << 30, entries: 2_000_000 }
 /// compress to about a fifth. An image that is not larger than `FREE` may have any ratio.
 const EXPANSION: u64 = 100;
 const FREE: u64 = 512 << 20;
+/// An entry takes an inode, and a directory a block, however well its header compresses: for each this many bytes of
+/// the limit.
+const BYTES_PER_ENTRY: u64 = 1 << 10;
+/// Number of new inodes between two checks of the disk. A short path can create hundreds of directories.
+const INODES_PER_CHECK: u64 = 1000;
 /// Maximum memory in bytes for the paths of a layer's directories.
 const HELD_PATHS: usize = 16 << 20;
 
 impl Limits {
     /// The limits of an image whose compressed layers have this size.
     pub(super) fn of_compressed(bytes: u64) -> Self {
-        Self { bytes: bytes.saturating_mul(EXPANSION).clamp(FREE, LIMITS.bytes), ..LIMITS }
+        let bytes = bytes.saturating_mul(EXPANSION).clamp(FREE, LIMITS.bytes);
+        Self { bytes, entries: (bytes / BYTES_PER_ENTRY).min(LIMITS.entries) }
     }
 }
 
@@ -60,18 +66,24 @@ pub(super) fn unpack(
     root: &ExtractRoot,
     limits: &mut Limits,
 ) -> Result<(Digest, DiskUsage)> {
+    let reserve = DiskReserve::new(root.as_dir().try_clone()?)?;
     let plain = Reserving::new(decompress(blob)?, root.as_dir().try_clone()?)?;
     let mut entries = TarReader::new(DigestStream::new(plain, limits.bytes));
     let mut unpacking =
         LayerUnpacker { root, usage: DiskUsage::default(), directories: Vec::new(), held: 0 };
+    let mut checked = 0;
     while let Some(entry) = entries.next()? {
         if unpacking.usage.inodes >= limits.entries {
+            let most = limits.entries;
             return Err(Error::malformed(format!(
-                "image with more than {} entries",
-                LIMITS.entries
+                "layer with more than {most} entries, which is too many for the size of its image"
             )));
         }
         unpacking.add(&entry, &mut entries)?;
+        if unpacking.usage.inodes - checked >= INODES_PER_CHECK {
+            checked = unpacking.usage.inodes;
+            reserve.check()?;
+        }
     }
     unpacking.finish()?;
     let mut rest = entries.into_inner();
@@ -109,8 +121,9 @@ struct LayerUnpacker<'a> {
 
 impl LayerUnpacker<'_> {
     fn add(&mut self, entry: &TarEntry, data: &mut impl Read) -> Result<()> {
-        self.usage.inodes += 1;
-        let Some(place) = self.root.resolve_creating_parents(&entry.path)? else {
+        let place = self.root.resolve_creating_parents(&entry.path)?;
+        self.usage.inodes += 1 + self.root.take_made_parents();
+        let Some(place) = place else {
             return if entry.kind.is_dir() { self.add_root(entry) } else { Ok(()) };
         };
         if let Some(hidden) = place.name.as_bytes().strip_prefix(b".wh.") {
@@ -202,7 +215,8 @@ impl LayerUnpacker<'_> {
 
     fn finish(&mut self) -> Result<()> {
         for (path, modified) in self.directories.drain(..).rev() {
-            let Some(place) = self.root.resolve_creating_parents(&path)? else { continue };
+            // A later entry may have replaced it; nothing is created for it again.
+            let Ok(place) = self.root.resolve_existing(&path) else { continue };
             let still = place
                 .stat()?
                 .is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
@@ -279,4 +293,39 @@ fn set_times(place: &EntryPath, (seconds, nanos): (i64, u32)) -> Result<()> {
 
 fn owner(entry: &TarEntry) -> (fs::Uid, fs::Gid) {
     (fs::Uid::from_raw(entry.owner.0), fs::Gid::from_raw(entry.owner.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path creates its parents, which are no entries: a header of half a kilobyte for a hundred directories, each a
+    /// block of the disk.
+    #[test]
+    fn parents_count_as_entries() {
+        let mut archive = tar::Builder::new(Vec::new());
+        for number in 0..100 {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(0);
+            let path = format!("{number}{}/f", "/d".repeat(100));
+            header.set_path(path).expect("fits into a header");
+            header.set_cksum();
+            archive.append(&header, io::empty()).expect("in memory");
+        }
+        let layer = archive.into_inner().expect("in memory");
+        let unpack_within = |entries| {
+            let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+            let root = ExtractRoot::open(dir.path(), Vec::new()).expect("a folder");
+            unpack(&layer[..], &root, &mut Limits { entries, ..LIMITS })
+        };
+        assert_eq!(unpack_within(20_000).expect("enough").1.inodes, 100 * 102);
+        let error = unpack_within(5_000).expect_err("too many").to_string();
+        assert!(error.contains("more than 5000 entries"), "{error}");
+    }
+
+    #[test]
+    fn small_images_have_few_entries() {
+        assert_eq!(Limits::of_compressed(1 << 20).entries, 1 << 19);
+        assert_eq!(Limits::of_compressed(1 << 30).entries, LIMITS.entries);
+    }
 }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use sys::durable_record::{self, Durability};
 
 use super::{
-    Config, Digest, DiskUsage, Reference, Result, content::ContentStore, layer_leases::LayerLeases,
-    manifest,
+    Config, Digest, DiskUsage, Error, Reference, Result, content::ContentStore,
+    layer_leases::LayerLeases, manifest,
 };
 
 /// The records of all images and layers.
@@ -63,9 +63,14 @@ impl ImageMetadata {
 
     pub(super) fn save(&self, dir: &Path) -> Result<()> {
         let (path, before) = (dir.join(FILE), dir.join(BEFORE));
+        let bytes = manifest::to_json(self);
+        if bytes.len() as u64 > LARGEST {
+            // Configurations may have megabytes each. What cannot be read again must not replace what can.
+            return Err(Error::malformed(format!("records of images larger than {LARGEST} bytes")));
+        }
         let _ = fs::remove_file(&before);
         let _ = fs::hard_link(&path, before); // there may be no file yet
-        Ok(durable_record::write(&path, &manifest::to_json(self), Durability::Kept)?)
+        Ok(durable_record::write(&path, &bytes, Durability::Kept)?)
     }
 
     /// Adds an image. Its tags are removed from the images that had them before.

@@ -2,6 +2,7 @@
 //! RESOLVE_IN_ROOT), so that neither `..` nor a symlink of an untrusted archive leads out of it.
 
 use std::{
+    cell::Cell,
     ffi::{OsStr, OsString},
     fs::File,
     os::fd::{AsFd, AsRawFd, OwnedFd},
@@ -24,6 +25,8 @@ pub(super) struct ExtractRoot {
     dir: OwnedFd,
     /// The layers below, nearest first. A parent directory that the archive leaves out gets its attributes from there.
     lower_layers: Vec<PathBuf>,
+    /// Number of parent directories that were created because the archive leaves them out.
+    made_parents: Cell<u64>,
 }
 
 /// The location of an entry: an open directory and a name in it.
@@ -36,7 +39,7 @@ pub(super) struct EntryPath {
 impl ExtractRoot {
     pub(super) fn open(dir: &Path, below: Vec<PathBuf>) -> Result<Self> {
         let dir = fs::open(dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let root = Self { dir, lower_layers: below };
+        let root = Self { dir, lower_layers: below, made_parents: Cell::new(0) };
         root.copy_lower_attributes(&root.dir, Path::new("."))?;
         Ok(root)
     }
@@ -60,6 +63,11 @@ impl ExtractRoot {
         let parent: PathBuf = names.iter().collect();
         let parent = self.directory(&parent).map_err(|error| at(path, error))?;
         Ok(EntryPath { parent, name: name.to_owned() })
+    }
+
+    /// The number of parent directories that were created since the last call.
+    pub(super) fn take_made_parents(&self) -> u64 {
+        self.made_parents.take()
     }
 
     pub(super) fn as_dir(&self) -> &OwnedFd {
@@ -88,6 +96,7 @@ impl ExtractRoot {
                 Err(Errno::NOENT) => {
                     fs::mkdirat(&current, *name, Mode::from_raw_mode(0o755))
                         .map_err(|error| at(&path, error))?;
+                    self.made_parents.set(self.made_parents.get() + 1);
                     let made = self.directory(&path).map_err(|error| at(&path, error))?;
                     self.copy_lower_attributes(&made, &path)?;
                     made

@@ -184,7 +184,10 @@ impl ImageStore {
 impl Inner {
     /// Unpacks the missing layers of an image whose blobs are all present.
     pub(super) fn unpack_image(&self, manifest: &Descriptor) -> Result<(Digest, ImageRecord)> {
-        let document = Manifest::parse(&self.content.read_document(&manifest.digest)?)?;
+        let bytes = self.content.read_document(&manifest.digest)?;
+        let document = Manifest::parse(&bytes)?;
+        let parts = || document.layers.iter().chain([&document.config]);
+        parts().try_for_each(|part| self.content.check_size(part))?;
         let config = ConfigFile::parse(&self.content.read_document(&document.config.digest)?)?;
         let diffs = &config.rootfs.diff_ids;
         if diffs.len() != document.layers.len() {
@@ -203,13 +206,12 @@ impl Inner {
             }
             chains.push(chain);
         }
-        let parts = || document.layers.iter().chain([&document.config]);
         let record = ImageRecord {
             manifest: manifest.digest.clone(),
             tags: BTreeSet::new(),
             digests: BTreeSet::new(),
             pinned: false,
-            size: parts().map(|part| part.size).fold(manifest.size, u64::saturating_add),
+            size: parts().map(|part| part.size).fold(bytes.len() as u64, u64::saturating_add),
             blobs: parts()
                 .map(|part| part.digest.clone())
                 .chain([manifest.digest.clone()])

@@ -387,7 +387,8 @@ fn signal_number(name: &str) -> Option<i32> {
             .trim_start_matches("PLUS")
             .trim_start_matches("MINUS");
         let offset: i32 = if rest.is_empty() { 0 } else { rest.parse().ok()? };
-        Some(if base == 34 { base + offset } else { base - offset })
+        let number = if base == 34 { base.checked_add(offset) } else { base.checked_sub(offset) };
+        number.filter(|number| (34..=64).contains(number))
     };
     let alias = match short {
         "IOT" => "ABRT",
@@ -411,6 +412,10 @@ mod tests {
         assert_eq!(signal_number("SIGRTMIN+3"), Some(37));
         assert_eq!(signal_number("SIGRTMAXMINUS1"), Some(63));
         assert_eq!(signal_number("9"), Some(9));
-        assert_eq!(signal_number("SIGNOTHING"), None);
+        // an image may say anything
+        for name in ["SIGNOTHING", "RTMIN+2147483647", "RTMIN+31", "RTMAX-31", "0", "65", "-9", ""]
+        {
+            assert_eq!(signal_number(name), None, "{name}");
+        }
     }
 }

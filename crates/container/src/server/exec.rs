@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     cri::{ContainerState, ExecSyncResponse},
-    shim::protocol::{Reply, Request},
+    shim::{
+        log_rate::Pace,
+        protocol::{Reply, Request},
+    },
     spec,
 };
 
@@ -189,13 +192,21 @@ impl Drop for Kept<'_> {
     }
 }
 
-/// Keeps the beginning of the output. The rest is read and dropped, so that the command does not block on a full pipe.
+/// Keeps the beginning of the output. The rest is read and dropped, so that the command does not block on a full pipe;
+/// but not faster than a log, because a command that writes without end would use up the CPUs of the node.
 async fn read_capped(mut from: impl AsyncRead + Unpin, into: &mut Kept<'_>) -> io::Result<()> {
     let mut chunk = vec![0; 64 << 10];
+    let mut pace = Pace::new(Instant::now());
     loop {
+        if let Some(pause) = pace.pause(Instant::now()) {
+            tokio::time::sleep(pause).await;
+        }
         match from.read(&mut chunk).await? {
             0 => return Ok(()),
-            got => into.add(&chunk[..got]),
+            got => {
+                pace.spend(got, Instant::now());
+                into.add(&chunk[..got]);
+            }
         }
     }
 }
@@ -209,16 +220,19 @@ mod tests {
         let (from, mut to) = tokio::io::duplex(64 << 10);
         let write = async move {
             let chunk = vec![7; 1 << 20];
-            for _ in 0..18 {
+            for _ in 0..24 {
                 tokio::io::AsyncWriteExt::write_all(&mut to, &chunk).await?;
             }
             Ok::<_, io::Error>(())
         };
         let left = AtomicUsize::new(100 << 20);
+        let began = Instant::now();
         let mut kept = Kept::new(&left);
         let (written, collected) = tokio::join!(write, read_capped(from, &mut kept));
         written.and(collected).expect("neither side waits for ever");
         assert_eq!(kept.bytes.len(), 16 << 20);
+        // a burst of 16 MiB, then 4 MiB per second
+        assert!(began.elapsed() > Duration::from_millis(1500), "{:?}", began.elapsed());
     }
 
     /// A hundred probes with 16 MiB of output each must not exhaust the node's memory.

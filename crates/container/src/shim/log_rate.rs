@@ -1,5 +1,6 @@
-//! Rate limit of container logs. A container that writes without end would use up the disk and the CPUs of the node.
-//! When the limit is reached its output is not read, so it blocks as with any slow reader.
+//! Rate limit of container logs, and of the output of commands. A container that writes without end would use up the
+//! disk and the CPUs of the node. When the limit is reached its output is not read, so it blocks as with any slow
+//! reader.
 
 use std::time::{Duration, Instant};
 
@@ -9,26 +10,26 @@ const BURST: u64 = 16 << 20;
 /// Minimum number of allowed bytes before output is read again: many small steps would cost more CPU time.
 const STEP: u64 = 128 << 10;
 
-/// Token bucket of one container's log.
+/// Token bucket of one log or output.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     left: u64,
     filled: Instant,
 }
 
 impl Pace {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { left: BURST, filled: now }
     }
 
     /// Subtracts what was written.
-    pub(super) fn spend(&mut self, bytes: usize, now: Instant) {
+    pub(crate) fn spend(&mut self, bytes: usize, now: Instant) {
         self.left = self.allowed(now).saturating_sub(bytes as u64);
         self.filled = now;
     }
 
     /// How long nothing more may be written; `None` if writing is allowed.
-    pub(super) fn pause(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn pause(&self, now: Instant) -> Option<Duration> {
         let missing = STEP.saturating_sub(self.allowed(now));
         (missing > 0).then(|| Duration::from_micros(missing.saturating_mul(1_000_000) / RATE + 1))
     }

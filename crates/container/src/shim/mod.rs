@@ -3,7 +3,7 @@
 //! It has one thread with one event loop: exited children, output, and requests on a socket in the pod's directory.
 
 mod log;
-mod log_rate;
+pub(crate) mod log_rate;
 mod oci_runtime;
 mod process;
 pub(crate) mod protocol;
@@ -44,6 +44,8 @@ use crate::spec::{ContainerSpec, PidNamespace, Process, SandboxSpec};
 /// Files in the pod's directory: the sandbox specification, and the socket.
 pub(crate) const SPEC: &str = "sandbox.json";
 pub(crate) const SOCKET: &str = "shim.sock";
+/// How long the shim waits for a request on a new connection.
+const LONGEST_REQUEST: Duration = Duration::from_secs(10);
 
 /// Maximum number of processes that are being started at a time; some may be stuck.
 const MOST_PENDING: usize = 64;
@@ -111,6 +113,7 @@ impl Shim {
         let begin = || -> io::Result<_> {
             sys::process::set_non_dumpable()?;
             sys::process::become_subreaper()?;
+            sys::keyring::new_session()?; // so that no container ever has the node's
             rustix::process::chdir("/")?;
             Ok((listen(folder)?, sys::process::signalfd(&[17])?))
         };
@@ -237,8 +240,9 @@ impl Shim {
 
     fn accept(&mut self) {
         let Ok((peer, _)) = self.listener.accept() else { return };
-        // Only the server connects; if it dies in the middle of a request, the pod goes on.
-        let _ = peer.set_read_timeout(Some(Duration::from_secs(2)));
+        // Only the server connects; if it dies in the middle of a request, the pod goes on. On a busy node seconds pass
+        // between its connect and its first byte.
+        let _ = peer.set_read_timeout(Some(LONGEST_REQUEST));
         let _ = peer.set_write_timeout(Some(Duration::from_secs(2)));
         let mut passed = Vec::new();
         match receive::<Request>(&peer, &mut passed) {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{fs::Mode, process::umask};
-use sys::{descriptor, namespace, process};
+use sys::{descriptor, keyring, namespace, process};
 
 use super::{
     process::{Stdio, adjust_oom_score, join_cgroup, limit_resources, prepare, read_filters},
@@ -197,7 +197,7 @@ fn isolate(
         kept.push(report.as_fd());
         kept.extend(stdio.iter().flat_map(|stdio| stdio.all()));
         process::close_fds_except(&kept)?;
-        process::new_session_keyring()?;
+        keyring::new_session()?;
         umask(Mode::from_raw_mode(0o022));
         process::reset_scheduling();
         limit_resources()

@@ -103,6 +103,10 @@ fn processes_from_inside(pids: &File) -> io::Result<OwnedFd> {
 /// Mount flags of file systems without programs: nosuid, nodev, noexec.
 const QUIET: u64 = mount::NO_SUID | mount::NO_DEV | mount::NO_EXEC;
 
+/// Maximum number of terminals of a container. The kernel has a few thousand for all containers together, and an exec
+/// with a terminal needs one.
+const MOST_TERMINALS: &str = "256";
+
 fn overlay(spec: &ContainerSpec, users: Option<&File>) -> io::Result<OwnedFd> {
     let path = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
@@ -339,10 +343,11 @@ fn new_filesystem(source: &MountSource) -> io::Result<OwnedFd> {
                 ("newinstance", None),
                 ("ptmxmode", Some("0666")),
                 ("mode", Some("0620")),
+                ("max", Some(MOST_TERMINALS)),
                 ("gid", Some("5")),
             ];
             mount::new_filesystem("devpts", &options, mount::NO_SUID | mount::NO_EXEC).or_else(
-                |_| mount::new_filesystem("devpts", &options[..3], mount::NO_SUID | mount::NO_EXEC),
+                |_| mount::new_filesystem("devpts", &options[..4], mount::NO_SUID | mount::NO_EXEC),
             )
         }
         MountSource::Tmpfs { options, no_exec } => {

@@ -9,7 +9,7 @@ use std::{
 
 use sys::{
     capability::{self, CapabilitySet},
-    descriptor, mount, namespace, process,
+    descriptor, keyring, mount, namespace, process,
 };
 
 use super::{
@@ -90,7 +90,7 @@ fn set_up(spec: &SandboxSpec) -> Result<(), String> {
 /// Leaves the host's file system. Containers that share the PID namespace see this process, and through /proc the root
 /// of its mount namespace, which is therefore empty.
 fn leave_host() -> io::Result<()> {
-    process::new_session_keyring()?;
+    keyring::new_session()?;
     namespace::unshare(namespace::MOUNT)?;
     let host = descriptor::open_path(Path::new("/"))?;
     mount::set_propagation(&host, mount::Propagation::Private, true)?;

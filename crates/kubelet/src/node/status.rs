@@ -1,5 +1,6 @@
 //! The status of the Node object: addresses, capacity, conditions, images and runtime features.
 
+use container::cri::Image;
 use object::{Time, Value};
 
 use crate::{KubeletContext, eviction::Pressure};
@@ -177,16 +178,21 @@ fn conditions(host: &KubeletContext, ready: Result<(), String>) -> Value {
 }
 
 async fn images(host: &KubeletContext) -> Option<Value> {
-    let mut images = host.runtime.images().await.ok()?;
+    Some(to_container_images(host.runtime.images().await.ok()?))
+}
+
+/// The largest images, as the node's status lists them.
+fn to_container_images(mut images: Vec<Image>) -> Value {
     images.sort_by(|a, b| b.size.cmp(&a.size).then(a.id.cmp(&b.id)));
     let shown = images.into_iter().take(MOST_IMAGES).map(|image| {
         let names = image.repo_digests.iter().chain(&image.repo_tags).take(5);
         let mut out = Value::object();
         out["names"] = names.map(|name| Value::from(&**name)).collect();
-        out["sizeBytes"] = image.size.into();
+        // An API server takes no larger number, and would refuse the whole status.
+        out["sizeBytes"] = i64::try_from(image.size).unwrap_or(i64::MAX).into();
         out
     });
-    Some(shown.collect())
+    shown.collect()
 }
 
 fn pair(kind: &str, address: &str) -> Value {
@@ -207,4 +213,13 @@ fn a_node_is_ready_when_its_runtime_and_network_are() {
     assert!(readiness(&[]).is_err());
     let why = readiness(&[one("RuntimeReady", true), one("NetworkReady", false)]).unwrap_err();
     assert_eq!(why, "container runtime network not ready: NetworkReady=false reason:R message:m");
+}
+
+/// A runtime may report any size; the API has signed numbers.
+#[test]
+fn sizes_of_images_fit_into_the_status() {
+    let image = |id: &str, size| Image { id: id.into(), size, ..Image::default() };
+    let shown = to_container_images(vec![image("a", 5), image("b", u64::MAX)]);
+    let sizes: Vec<_> = shown.items().iter().map(|one| one["sizeBytes"].as_i64()).collect();
+    assert_eq!(sizes, [Some(i64::MAX), Some(5)]);
 }

@@ -202,6 +202,10 @@ fn security(
     let paths = |list: &[&str]| -> Vec<String> {
         if privileged || unmasked { Vec::new() } else { list.iter().map(|p| (*p).into()).collect() }
     };
+    let mut masked_paths = paths(&MASKED);
+    if !masked_paths.is_empty() {
+        masked_paths.extend(thermal_throttle(Path::new("/sys/devices/system/cpu")));
+    }
     let capabilities = own.and_then(|own| own.capabilities()).map(|capabilities| Capability {
         add_capabilities: capabilities.add().iter().map(str::to_owned).collect(),
         drop_capabilities: capabilities.drop().iter().map(str::to_owned).collect(),
@@ -229,11 +233,21 @@ fn security(
         },
         no_new_privs: own.and_then(api::core::SecurityContext::allow_privilege_escalation)
             == Some(false),
-        masked_paths: paths(&MASKED),
+        masked_paths,
         readonly_paths: paths(&READ_ONLY),
         seccomp: Some(if privileged { unconfined() } else { seccomp(profile, profiles, confine)? }),
         ..LinuxContainerSecurityContext::default()
     })
+}
+
+/// The files by which each CPU counts how often it was too hot: they show what others on the node do.
+fn thermal_throttle(cpus: &Path) -> Vec<String> {
+    let number =
+        |name: &str| name.strip_prefix("cpu").and_then(|number| number.parse::<u32>().ok());
+    let entries = std::fs::read_dir(cpus).into_iter().flatten().flatten();
+    let cpus = entries.filter(|entry| entry.file_name().to_str().and_then(number).is_some());
+    let folders = cpus.map(|cpu| cpu.path().join("thermal_throttle")).filter(|path| path.exists());
+    folders.map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 fn unconfined() -> SecurityProfile {
@@ -333,6 +347,22 @@ mod tests {
         assert!(made(must, named.clone()).unwrap_err().contains("non-numeric user (web)"));
         made(must, uid(7)).unwrap();
         made("{name: a, securityContext: {runAsNonRoot: true, runAsUser: 7}}", named).unwrap();
+    }
+
+    #[test]
+    fn counters_of_hot_processors_are_masked() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in
+            ["cpu0/thermal_throttle", "cpu12/thermal_throttle", "cpu3", "cpufreq/thermal_throttle"]
+        {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        let mut found = thermal_throttle(folder.path());
+        found.sort();
+        let path =
+            |cpu: &str| folder.path().join(cpu).join("thermal_throttle").display().to_string();
+        assert_eq!(found, [path("cpu0"), path("cpu12")]);
+        assert!(thermal_throttle(Path::new("/nowhere")).is_empty());
     }
 
     #[test]

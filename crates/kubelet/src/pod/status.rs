@@ -12,7 +12,7 @@ use super::{
     plan::{ContainerType, Failure, SECOND, WorkerState},
     restart::{self, RESTARTING_ALL},
 };
-use crate::cgroup::ContainerLimits;
+use crate::{cgroup::ContainerLimits, status_size::most_groups};
 
 /// Inputs of a pod status other than the pod, the runtime's containers and the worker's state.
 #[derive(Clone, Debug, Default)]
@@ -173,7 +173,8 @@ impl StatusBuilder<'_> {
         if let Some((uid, gid, groups)) = &found.user {
             let user = &mut out["user"]["linux"];
             (user["uid"], user["gid"]) = ((*uid).into(), (*gid).into());
-            user["supplementalGroups"] = groups.iter().map(|group| Value::from(*group)).collect();
+            let shown = groups.iter().take(most_groups(self.pod));
+            user["supplementalGroups"] = shown.map(|group| Value::from(*group)).collect();
         }
         if let Some(previous) =
             self.seen.previous(name).filter(|one| one.state == ContainerRunState::Exited)

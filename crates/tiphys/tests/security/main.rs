@@ -6,6 +6,7 @@ mod cis;
 mod environment;
 mod image;
 mod listeners;
+mod probes;
 mod restarts;
 mod shares;
 mod volumes;

@@ -78,6 +78,20 @@ async fn every_process_has_a_session_keyring_of_its_own() {
     runtime.end().await;
 }
 
+/// The kernel has a few thousand terminals for all containers together.
+#[tokio::test]
+async fn a_container_does_not_take_all_terminals() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let take = "i=0; while [ $i -lt 300 ]; do sleep 1000 </dev/ptmx & i=$((i+1)); done; sleep 2; \
+                echo \"have $(ls /dev/pts | grep -c '[0-9]')\"; echo end; sleep 1000";
+    runtime.container(&sandbox, shell("a", take)).await;
+    let log = wait_for(&runtime.logs().join("a.log"), " end\n").await;
+    assert!(log.contains("have 256\n"), "{log}");
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
 /// Descriptors of the runtime as a working directory (CVE-2024-21626), by the image, the pod and for exec.
 #[tokio::test]
 async fn a_working_directory_is_in_the_root() {

@@ -148,8 +148,9 @@ async fn an_exec_has_the_containers_rights_and_filter_when_it_appears() {
         }
         found
     });
-    for _ in 0..races() {
-        assert_eq!(runtime.exec(&id, "true").await.expect("exec").0, 0);
+    for number in 0..races() {
+        let done = runtime.exec(&id, "true").await;
+        assert_eq!(done.unwrap_or_else(|error| panic!("exec {number}: {error}")).0, 0);
     }
     over.store(true, Ordering::Relaxed);
     let found = looking.join().expect("no panic");

@@ -147,6 +147,30 @@ async fn no_users_file_takes_long_to_read() {
     runtime.end().await;
 }
 
+/// On a busy node the server is interrupted between its connect and its request: no exec may fail for that.
+#[tokio::test]
+async fn a_server_that_is_slow_is_waited_for() {
+    use std::io::{Read, Write};
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let folder = runtime.root().join("sandboxes").join(&sandbox);
+    let folder = std::fs::File::open(folder).expect("a folder"); // its path is too long for a socket
+    let socket = format!("/proc/self/fd/{}/shim.sock", std::os::fd::AsRawFd::as_raw_fd(&folder));
+    let mut shim = std::os::unix::net::UnixStream::connect(socket).expect("it listens");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let request = b"\"State\"";
+    let length = u32::try_from(request.len()).expect("short").to_le_bytes();
+    shim.write_all(&[&length[..], request].concat()).expect("it still listens");
+    let mut head = [0; 4];
+    shim.read_exact(&mut head).expect("an answer");
+    let mut body = vec![0; u32::from_le_bytes(head) as usize];
+    shim.read_exact(&mut body).expect("an answer");
+    let body = String::from_utf8_lossy(&body).into_owned();
+    assert!(body.contains("\"sandbox\":"), "{body}");
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
 /// Commands that never end, print nothing, print without end, or leave a child behind that keeps their output open.
 #[tokio::test]
 async fn no_command_is_waited_for_longer_than_its_time() {

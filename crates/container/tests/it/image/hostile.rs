@@ -221,3 +221,28 @@ async fn configurations_are_bounded() {
     let image = import(&store, parts.oci_archive("labels")).await.expect("labels are for people");
     assert!(image.config.labels.is_empty());
 }
+
+/// A manifest that lies about sizes: they are what the node reports, and what garbage collection counts with.
+#[tokio::test]
+async fn sizes_are_those_of_the_content() {
+    let (dir, store) = store(RegistryConfig::default());
+    let layer = tar(|a| file(a, "file", b"1"));
+    let mut parts = Parts::new(vec![(layer.clone(), layer)]);
+    let honest = String::from_utf8(parts.manifest.clone()).expect("text");
+    for size in ["18446744073709551615", "9223372036854775807", "1"] {
+        let own = format!("\"size\":{}", parts.layers[0].len());
+        parts.manifest = honest.replace(&own, &format!("\"size\":{size}")).into_bytes();
+        let error = import(&store, parts.oci_archive("lies")).await.expect_err("another size");
+        assert!(error.to_string().contains("its manifest says"), "{error}");
+    }
+    assert_eq!(fs::read_dir(dir.path().join("layers")).expect("a folder").count(), 0);
+    parts.manifest = honest.into_bytes();
+    let mut archive = parts.oci_archive("lies");
+    let own = format!("\"size\":{}", parts.manifest.len());
+    let at = archive.windows(own.len()).position(|text| text == own.as_bytes());
+    let at = at.expect("what the index says of the manifest") + "\"size\":".len();
+    archive[at] = b'9';
+    let image = import(&store, archive).await.expect("only the index lies");
+    let sum: usize = parts.blobs().map(Vec::len).sum();
+    assert_eq!(image.size, (sum + parts.manifest.len()) as u64);
+}
