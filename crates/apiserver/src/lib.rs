@@ -37,6 +37,7 @@ mod serving;
 mod start;
 mod structured;
 mod traces;
+pub mod zpages;
 
 pub use self::{
     at_rest::{ENCRYPTION, unreadable},

@@ -2,7 +2,10 @@
 //! hundred endpoints.
 
 mod actions;
+mod counts;
 mod endpoints;
+mod metrics;
+mod trigger_time;
 
 use std::collections::HashMap;
 
@@ -17,7 +20,13 @@ use schema::Kind;
 
 pub(crate) use self::{
     actions::{Action, execute},
+    counts::{ServiceCounts, count},
     endpoints::start as start_endpoints,
+    trigger_time::TRIGGER_TIME,
+};
+use self::{
+    metrics::SliceMetrics,
+    trigger_time::{TriggerTimes, annotate},
 };
 use crate::Config;
 
@@ -31,6 +40,8 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         pods: cx.cached_api(),
         slices: cx.cached_api(),
         services: cx.cached_api(),
+        trigger_times: TriggerTimes::default(),
+        metrics: SliceMetrics::new(cx.metrics()),
     };
     let services = slices.services.clone();
     Controller::new("endpointslice", cx, slices)
@@ -66,6 +77,8 @@ struct EndpointSlices {
     services: CachedApi<Service>,
     pods: CachedApi<Pod>,
     slices: CachedApi<EndpointSlice>,
+    trigger_times: TriggerTimes,
+    metrics: SliceMetrics,
 }
 
 impl Reconcile for EndpointSlices {
@@ -76,15 +89,48 @@ impl Reconcile for EndpointSlices {
         key: &NamespacedName,
         service: Option<Service>,
     ) -> Result<Requeue, Error> {
-        let Some(service) = service else { return Ok(Requeue::OnChange) }; // left to the garbage collector
-        let pods = self.pods.in_namespace(&key.namespace);
+        let Some(service) = service else {
+            self.trigger_times.forget(key);
+            self.metrics.forget(key);
+            return Ok(Requeue::OnChange); // slices are left to the garbage collector
+        };
+        let done = self.sync(key, &service).await;
+        self.metrics.synced(done.is_ok());
+        done.map(|()| Requeue::OnChange)
+    }
+}
+
+impl EndpointSlices {
+    async fn sync(&self, key: &NamespacedName, service: &Service) -> Result<(), Error> {
+        let mut pods = self.pods.in_namespace(&key.namespace);
+        let selector = selector(service);
+        pods.retain(|pod| {
+            selector.as_ref().is_some_and(|own| own.matches(pod.metadata().labels()))
+        });
         let near = self.slices.in_namespace(&key.namespace).into_iter();
         let own = near.filter(|slice| {
             let labels = slice.metadata().labels();
             labels.get(SERVICE) == Some(&*key.name) && labels.get(MANAGED) == Some(MANAGER)
         });
-        execute(&self.slices, plan(&service, &pods, own.collect())).await?;
-        Ok(Requeue::OnChange)
+        let own: Vec<_> = own.collect();
+        let trigger = self.trigger_times.compute(service, pods.iter());
+        let mut steps = plan(service, &pods, own.clone());
+        for step in &mut steps {
+            if let Action::Create(slice) | Action::Update(slice) = &mut step.action {
+                annotate(slice.metadata_mut(), trigger);
+            }
+        }
+        let changed = steps.len();
+        if selector.is_none() {
+            self.metrics.forget(key);
+        } else {
+            self.metrics.planned(service, count(&own, &steps, MAX_ENDPOINTS_PER_SLICE));
+        }
+        execute(&self.slices, steps, |operation| self.metrics.changed(operation)).await?;
+        if selector.is_some() {
+            self.metrics.written(service, changed);
+        }
+        Ok(())
     }
 }
 
@@ -101,8 +147,7 @@ fn plan(service: &Service, pods: &[Pod], own: Vec<EndpointSlice>) -> Vec<Step<Ac
     };
     let groups =
         grouped(service, pods.iter().filter(|pod| selector.matches(pod.metadata().labels())));
-    let mut left = own;
-    let mut steps = Vec::new();
+    let (mut left, mut creates, mut steps) = (own, Vec::new(), Vec::new());
     for (ports, endpoints) in groups {
         for part in chunks(&endpoints) {
             let wanted = slice(service, &ports, part);
@@ -121,12 +166,25 @@ fn plan(service: &Service, pods: &[Pod], own: Vec<EndpointSlice>) -> Vec<Step<Ac
                 let new = wanted.with_metadata(old.metadata().clone());
                 steps.push(step("its pods have changed")(Action::Update(new)));
             } else {
-                steps.push(step("its pods are not named yet")(Action::Create(wanted)));
+                creates.push(wanted);
             }
         }
     }
-    steps.extend(left.into_iter().map(Action::Delete).map(step("its pods are elsewhere")));
-    steps
+    for old in left {
+        let owner = old.metadata().controller_ref();
+        let owned = owner.is_some_and(|owner| owner.uid() == service.metadata().uid());
+        let fits = |new: &EndpointSlice| owned && new.address_type() == old.address_type();
+        match creates.iter().rposition(fits) {
+            // A slice that is not needed becomes one that is, so that clients see one change.
+            Some(at) => {
+                let new = creates.remove(at).with_metadata(old.metadata().clone());
+                steps.push(step("its pods have changed")(Action::Update(new)));
+            }
+            None => steps.push(step("its pods are elsewhere")(Action::Delete(old))),
+        }
+    }
+    let creates = creates.into_iter().map(Action::Create).map(step("its pods are not named yet"));
+    creates.chain(steps).collect()
 }
 
 fn chunks(endpoints: &[Endpoint]) -> Vec<&[Endpoint]> {

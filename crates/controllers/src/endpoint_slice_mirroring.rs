@@ -1,6 +1,8 @@
 //! Mirrors Endpoints of Services without a selector into EndpointSlices, which are what kube-proxy
 //! reads.
 
+mod metrics;
+
 use std::net::IpAddr;
 
 use api::{
@@ -11,10 +13,12 @@ use client::Error;
 use object::{List, Map, NamespacedName, ObjectMeta};
 use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue, Step};
 use schema::Kind;
+use tokio::time::Instant;
 
+use self::metrics::MirroringMetrics;
 use crate::{
     Config,
-    endpoint_slice::{Action, MANAGED, SERVICE, execute},
+    endpoint_slice::{Action, MANAGED, SERVICE, TRIGGER_TIME, execute},
 };
 
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
@@ -22,10 +26,7 @@ const SKIP_MIRROR_LABEL: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// Annotation of Endpoints that are used for leader election and contain no addresses.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 /// Annotations that are not copied to slices.
-const OWN: [&str; 2] = [
-    "endpoints.kubernetes.io/last-change-trigger-time",
-    "kubectl.kubernetes.io/last-applied-configuration",
-];
+const OWN: [&str; 2] = [TRIGGER_TIME, "kubectl.kubernetes.io/last-applied-configuration"];
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     let mirror = Mirror {
@@ -33,6 +34,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         slices: cx.cached_api(),
         events: EventRecorder::start(cx, "endpoint-slice-mirroring-controller", ""),
         most: config.mirrored_endpoints_per_subset,
+        metrics: MirroringMetrics::new(cx.metrics()),
     };
     Controller::new("endpointslice-mirroring", cx, mirror)
         .queue_named("endpoint_slice_mirroring")
@@ -53,6 +55,7 @@ struct Mirror {
     slices: CachedApi<EndpointSlice>,
     events: EventRecorder,
     most: usize,
+    metrics: MirroringMetrics,
 }
 
 impl Reconcile for Mirror {
@@ -63,6 +66,15 @@ impl Reconcile for Mirror {
         key: &NamespacedName,
         endpoints: Option<Endpoints>,
     ) -> Result<Requeue, Error> {
+        let began = Instant::now();
+        let done = self.sync(key, endpoints).await;
+        self.metrics.synced(began.elapsed());
+        done.map(|()| Requeue::OnChange)
+    }
+}
+
+impl Mirror {
+    async fn sync(&self, key: &NamespacedName, endpoints: Option<Endpoints>) -> Result<(), Error> {
         let own = self.slices.in_namespace(&key.namespace).into_iter().filter(|slice| {
             let labels = slice.metadata().labels();
             labels.get(SERVICE) == Some(&*key.name) && labels.get(MANAGED) == Some(MANAGER)
@@ -78,17 +90,19 @@ impl Reconcile for Mirror {
                     Some(because) => self.slices.with_cause(because).delete(slice).await?,
                     None => self.slices.delete(slice).await?,
                 }
+                self.metrics.changed("delete");
             }
-            return Ok(Requeue::OnChange);
+            self.metrics.forget(key);
+            return Ok(());
         };
         let wanted = wanted(&endpoints, self.most);
         self.tell(&endpoints, &wanted);
-        execute(&self.slices, plan(&endpoints, wanted.slices, own)).await?;
-        Ok(Requeue::OnChange)
+        self.metrics.skipped(wanted.skipped);
+        let steps = plan(&endpoints, wanted.slices, own.clone());
+        self.metrics.planned(key, &own, &steps, self.most);
+        execute(&self.slices, steps, |operation| self.metrics.changed(operation)).await
     }
-}
 
-impl Mirror {
     fn tell(&self, endpoints: &Endpoints, wanted: &DesiredSlices) {
         let DesiredSlices { invalid, skipped, .. } = wanted;
         if *invalid > 0 {

@@ -1,16 +1,34 @@
 //! Ephemeral volume controller: creates the PersistentVolumeClaims of generic ephemeral volumes.
 
+use std::sync::Arc;
+
 use api::core::{PersistentVolumeClaim, Pod, Volume};
 use client::Error;
 use object::{NamespacedName, ObjectMeta};
-use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
+use runtime::{
+    CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue,
+    metrics::{Counter, Family},
+};
 use schema::Kind;
 
 use crate::{Config, protection::claim_of};
 
+const CREATIONS: Family = Family::counter(
+    "ephemeral_volume_controller_create_total",
+    "[ALPHA] Number of PersistentVolumeClaim creation requests",
+    &[],
+);
+const FAILED_CREATIONS: Family = Family::counter(
+    "ephemeral_volume_controller_create_failures_total",
+    "[ALPHA] Number of PersistentVolumeClaim creation requests",
+    &[],
+);
+
 pub(crate) fn start(cx: &Context, _: &Config) {
     let volumes = Ephemeral {
         claims: cx.cached_api(),
+        creations: cx.metrics().counter(&CREATIONS, &[]),
+        failures: cx.metrics().counter(&FAILED_CREATIONS, &[]),
         events: EventRecorder::start(cx, "ephemeral_volume", ""),
     };
     Controller::new("ephemeral-volume", cx, volumes)
@@ -23,6 +41,8 @@ pub(crate) fn start(cx: &Context, _: &Config) {
 #[derive(Debug)]
 struct Ephemeral {
     claims: CachedApi<PersistentVolumeClaim>,
+    creations: Arc<Counter>,
+    failures: Arc<Counter>,
     events: EventRecorder,
 }
 
@@ -59,7 +79,10 @@ impl Ephemeral {
             )));
         }
         let because = pod.write_cause("a volume of the pod has no claim");
-        match self.claims.with_cause(&because).create(claim).await {
+        let made = self.claims.with_cause(&because).create(claim).await;
+        self.creations.add(1);
+        self.failures.add(made.is_err().into());
+        match made {
             Err(error) if error.is_namespace_terminating() => Ok(()),
             made => made.map(drop),
         }

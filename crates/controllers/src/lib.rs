@@ -28,6 +28,7 @@ mod pod_garbage;
 mod pods;
 mod policy_status;
 mod protection;
+mod publisher_metrics;
 mod replica_set;
 mod resource_claim;
 mod resource_quota;

@@ -3,17 +3,49 @@
 use std::{
     collections::HashSet,
     net::{IpAddr, Ipv4Addr},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use api::core::Node;
 use client::{Error, Patch};
 use object::{NamespacedName, Value};
-use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
+use runtime::{
+    CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue,
+    metrics::{Family, Histogram, exponential},
+};
 use schema::Kind;
 use tracing::error;
 
 use crate::Config;
+
+const LABELS: &[&str] = &["clusterCIDR"];
+static TRIES: [f64; 5] = exponential(1.0, 5.0);
+const ALLOCATIONS: Family = Family::counter(
+    "node_ipam_controller_cidrset_cidrs_allocations_total",
+    "[ALPHA] Counter measuring total number of CIDR allocations.",
+    LABELS,
+);
+const RELEASES: Family = Family::counter(
+    "node_ipam_controller_cidrset_cidrs_releases_total",
+    "[ALPHA] Counter measuring total number of CIDR releases.",
+    LABELS,
+);
+const MAX_CIDRS: Family = Family::gauge(
+    "node_ipam_controller_cirdset_max_cidrs", // upstream's spelling
+    "[ALPHA] Maximum number of CIDRs that can be allocated.",
+    LABELS,
+);
+const USAGE: Family = Family::gauge(
+    "node_ipam_controller_cidrset_usage_cidrs",
+    "[ALPHA] Gauge measuring percentage of allocated CIDRs.",
+    LABELS,
+);
+const ALLOCATION_TRIES: Family = Family::histogram(
+    "node_ipam_controller_cidrset_allocation_tries_per_request",
+    "[ALPHA] Number of endpoints added on each Service sync", // upstream's words
+    LABELS,
+    &TRIES,
+);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     if config.cluster_cidr.is_empty() {
@@ -26,7 +58,9 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         error!(cidr, mask, "not an IPv4 range that can be divided; nodes get none");
         return;
     };
+    count_cidrs(cx, &config.cluster_cidr, ranges.count);
     let ipam = NodeIpam {
+        tries: cx.metrics().histogram(&ALLOCATION_TRIES, &[&config.cluster_cidr]),
         nodes: cx.cached_api(),
         ranges,
         next_candidate: Mutex::default(),
@@ -36,6 +70,28 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     Controller::new("nodeipam", cx, ipam).queue_named("cidrallocator_node").workers(1).start();
 }
 
+/// Counts the podCIDRs that nodes get and that are free again once their node is gone.
+fn count_cidrs(cx: &Context, cluster_cidr: &str, count: u32) {
+    let (max, usage) = (f64::from(count), cx.metrics().gauge(&USAGE, &[cluster_cidr]));
+    cx.metrics().gauge(&MAX_CIDRS, &[cluster_cidr]).set(max);
+    let allocations = cx.metrics().counter(&ALLOCATIONS, &[cluster_cidr]);
+    let releases = cx.metrics().counter(&RELEASES, &[cluster_cidr]);
+    cx.cache::<Node>().on_change(move |old, new| {
+        let has = |node: Option<&Node>| node.is_some_and(|node| !node.spec().pod_cidr().is_empty());
+        match (has(old), has(new)) {
+            (false, true) => {
+                allocations.add(1);
+                usage.add(1.0 / max);
+            }
+            (true, false) => {
+                releases.add(1);
+                usage.add(-1.0 / max);
+            }
+            _ => {}
+        }
+    });
+}
+
 /// Reconciler of nodes without a podCIDR.
 #[derive(Debug)]
 struct NodeIpam {
@@ -43,6 +99,7 @@ struct NodeIpam {
     ranges: CidrSet,
     /// Index of the subnet to try first, so that a released podCIDR is not reused at once.
     next_candidate: Mutex<u32>,
+    tries: Arc<Histogram>,
     events: EventRecorder,
 }
 
@@ -67,6 +124,7 @@ impl Reconcile for NodeIpam {
         body["spec"]["podCIDRs"] = Value::List([Value::from(&*range)].into_iter().collect());
         let nodes = self.nodes.with_cause(&node.write_cause("a node needs addresses for its pods"));
         nodes.patch(key, &Patch::Strategic(body)).await?;
+        self.tries.observe(f64::from(at.wrapping_sub(begin) % self.ranges.count));
         *self.next_candidate.lock().unwrap_or_else(PoisonError::into_inner) = at + 1;
         Ok(Requeue::OnChange)
     }

@@ -10,7 +10,10 @@ use std::{
 use api::core::{Node, Pod, PodCondition};
 use client::{DeleteParams, Error, Patch};
 use object::{Clock, Lens, NamespacedName, Text, Time, Value, seconds_left, wait_seconds};
-use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
+use runtime::{
+    CachedApi, Context, Controller, Reconcile, Requeue,
+    metrics::{Family, Metrics},
+};
 use schema::Kind;
 use tokio::time::sleep;
 use tracing::warn;
@@ -22,12 +25,24 @@ const PERIOD: Duration = Duration::from_secs(20);
 const QUARANTINE: i64 = 40;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
+const DELETIONS: Family = Family::counter(
+    "pod_gc_collector_force_delete_pods_total",
+    "[ALPHA] Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+    &["namespace", "reason"],
+);
+const FAILED_DELETIONS: Family = Family::counter(
+    "pod_gc_collector_force_delete_pod_errors_total",
+    "[ALPHA] Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
+    &["namespace", "reason"],
+);
+
 pub(crate) fn start(cx: &Context, config: &Config) {
     let most = config.terminated_pod_threshold;
     let lost = Arc::new(PodGc {
         pods: cx.cached_api(),
         nodes: cx.cached_api(),
         missing: Mutex::default(),
+        metrics: cx.metrics().clone(),
         clock: config.clock.clone(),
     });
     let pods = lost.pods.clone();
@@ -58,6 +73,7 @@ struct PodGc {
     nodes: CachedApi<Node>,
     /// Nodes that pods name and that do not exist, and since when.
     missing: Mutex<HashMap<Text, i64>>,
+    metrics: Metrics,
     clock: Arc<dyn Clock>,
 }
 
@@ -73,7 +89,7 @@ impl Reconcile for PodGcReconciler {
         let node = self.0.nodes.get(&NamespacedName::new("", pod.spec().node_name()));
         match judge(&pod, node.as_ref()) {
             PodGcDecision::Keep => Ok(Requeue::OnChange),
-            PodGcDecision::Delete(rule) => self.0.fail_and_delete(&pod, None, rule).await,
+            PodGcDecision::Delete(reason) => self.0.collect(&pod, None, reason).await,
             PodGcDecision::Orphan => self.0.orphan(&pod).await,
         }
     }
@@ -83,15 +99,46 @@ impl Reconcile for PodGcReconciler {
 #[derive(Debug, PartialEq)]
 enum PodGcDecision {
     Keep,
-    Delete(&'static str),
+    Delete(GcReason),
     /// Its node does not exist, or not yet.
     Orphan,
+}
+
+/// Why a pod is deleted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum GcReason {
+    Unscheduled,
+    OutOfService,
+    Orphaned,
+    Terminated,
+}
+
+impl GcReason {
+    /// The label of the metrics.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Unscheduled => "unscheduled",
+            Self::OutOfService => "out-of-service",
+            Self::Orphaned => "orphaned",
+            Self::Terminated => "terminated",
+        }
+    }
+
+    /// The cause of the write.
+    fn rule(self) -> &'static str {
+        match self {
+            Self::Unscheduled => "it never had a node",
+            Self::OutOfService => "its node is out of service",
+            Self::Orphaned => "its node is gone",
+            Self::Terminated => "too many pods have ended",
+        }
+    }
 }
 
 fn judge(pod: &Pod, node: Option<&Node>) -> PodGcDecision {
     if !pod.is_scheduled() {
         return if pod.is_terminating() {
-            PodGcDecision::Delete("it never had a node")
+            PodGcDecision::Delete(GcReason::Unscheduled)
         } else {
             PodGcDecision::Keep
         };
@@ -99,7 +146,7 @@ fn judge(pod: &Pod, node: Option<&Node>) -> PodGcDecision {
     let Some(node) = node else { return PodGcDecision::Orphan };
     let out = node.spec().taints().find(|taint| taint.key() == OUT_OF_SERVICE).is_some();
     if pod.is_terminating() && out && !node.is_ready() {
-        return PodGcDecision::Delete("its node is out of service");
+        return PodGcDecision::Delete(GcReason::OutOfService);
     }
     PodGcDecision::Keep
 }
@@ -131,7 +178,23 @@ impl PodGc {
             .with_reason("DeletionByPodGC")
             .with_message("PodGC: node no longer exists")
             .with_last_transition_time(Time::format(now));
-        self.fail_and_delete(pod, Some(condition), "its node is gone").await
+        self.collect(pod, Some(condition), GcReason::Orphaned).await
+    }
+
+    /// Deletes a pod by force, and counts that.
+    async fn collect(
+        &self,
+        pod: &Pod,
+        condition: Option<PodCondition>,
+        reason: GcReason,
+    ) -> Result<Requeue, Error> {
+        let done = self.fail_and_delete(pod, condition, reason.rule()).await;
+        let labels = [pod.metadata().namespace(), reason.label()];
+        self.metrics.counter(&DELETIONS, &labels).add(1);
+        if done.is_err() {
+            self.metrics.counter(&FAILED_DELETIONS, &labels).add(1);
+        }
+        done
     }
 
     /// Sets the phase Failed if the pod has not finished, and deletes the pod without a grace
@@ -165,7 +228,7 @@ impl PodGc {
 
     async fn gc_terminated(&self, most: usize) {
         for pod in surplus(self.pods.all(), most) {
-            if let Err(error) = self.fail_and_delete(&pod, None, "too many pods have ended").await {
+            if let Err(error) = self.collect(&pod, None, GcReason::Terminated).await {
                 warn!(%error, pod = pod.metadata().name(), "cannot delete an ended pod");
             }
         }

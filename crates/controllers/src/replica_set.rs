@@ -1,5 +1,7 @@
 //! ReplicaSet and ReplicationController controllers: keep `spec.replicas` pods running.
 
+mod deletion_age;
+
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use api::{
@@ -14,9 +16,10 @@ use object::{
     Clock, Lens, NULL, NamespacedName, Time, Value, View, saturating_i32, seconds_left,
     selector::Selector, wait_seconds,
 };
-use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step, metrics::Histogram};
 use schema::Kind;
 
+use self::deletion_age::{DELETION_AGE_RATIO, age_ratios};
 use crate::{
     Config,
     claim::{HasSelector, claim_owned, index_orphans, potential_owners},
@@ -45,6 +48,7 @@ fn start_of<S: ReplicaWorkload>(
     let sets = ReplicaSets::<S> {
         sets: cx.cached_api(),
         pods: PodControl::new(cx, component),
+        deletion_age_ratio: cx.metrics().histogram(&DELETION_AGE_RATIO, &[]),
         clock: config.clock.clone(),
     };
     index_orphans(&sets.pods.objects);
@@ -115,6 +119,7 @@ impl ReplicaWorkload for ReplicationController {
 struct ReplicaSets<S> {
     sets: CachedApi<S>,
     pods: PodControl,
+    deletion_age_ratio: Arc<Histogram>,
     clock: Arc<dyn Clock>,
 }
 
@@ -133,6 +138,8 @@ impl<S: ReplicaWorkload> Reconcile for ReplicaSets<S> {
                 Action::Delete(pod) => deletes.push((pod, because)),
             }
         }
+        let ratios = age_ratios(&pods, deletes.iter().map(|(pod, _)| pod), self.clock.now_micros());
+        ratios.into_iter().for_each(|ratio| self.deletion_age_ratio.observe_seconds(ratio));
         let create = async |(pod, because)| self.pods.create(&set, pod, &because).await;
         let made = slow_start_batch(creates, create).await.map_err(|error| ("FailedCreate", error));
         let ended = self.pods.delete_all(&set, &deletes).await;

@@ -1,6 +1,8 @@
 //! ResourceClaim controller: creates claims from templates for pods, reserves claims for pods that
 //! were not bound by the scheduler, and releases claims that no pod uses.
 
+mod metrics;
+
 use std::collections::BTreeMap;
 
 use api::{
@@ -9,7 +11,9 @@ use api::{
 };
 use client::{DeleteParams, Error, Patch};
 use object::{NamespacedName, ObjectMeta, Text, Value};
-use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
+use runtime::{
+    CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue, metrics::Metrics,
+};
 use schema::Kind;
 
 use crate::Config;
@@ -50,7 +54,9 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         claims: cx.cached_api(),
         templates: cx.cached_api(),
         events: EventRecorder::start(cx, "resource_claim", ""),
+        metrics: cx.metrics().clone(),
     };
+    metrics::report_claims(cx.metrics(), wanting.claims.cache());
     Controller::new("resource-claim-pods", cx, wanting)
         .queue_named("resource_claim_pods")
         .watches::<ResourceClaimTemplate>(move |template| {
@@ -97,6 +103,7 @@ struct PodClaims {
     claims: CachedApi<ResourceClaim>,
     templates: CachedApi<ResourceClaimTemplate>,
     events: EventRecorder,
+    metrics: Metrics,
 }
 
 impl Reconcile for PodClaims {
@@ -167,8 +174,10 @@ impl PodClaims {
             ))
         })?;
         let because = pod.write_cause("a claim of the pod is made by a template");
-        let claim = self.claims.with_cause(&because).create(new_claim(pod, wanted, &found)).await?;
-        Ok(Some(claim.metadata().name().to_owned()))
+        let claim = new_claim(pod, wanted, &found);
+        let made = self.claims.with_cause(&because).create(claim.clone()).await;
+        metrics::created(&self.metrics, &claim, made.is_ok());
+        Ok(Some(made?.metadata().name().to_owned()))
     }
 
     /// Reserves the pod's allocated claims for it, as the scheduler does for pods that it binds.

@@ -4,10 +4,14 @@
 use api::core::{ConfigMap, Namespace};
 use client::Error;
 use object::{NamespacedName, ObjectMeta};
-use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, metrics::Family};
 use schema::Kind;
 
-use crate::{Config, service_account::ignore_race};
+use crate::{
+    Config,
+    publisher_metrics::{PublisherMetrics, SYNC_SECONDS},
+    service_account::ignore_race,
+};
 
 const NAME: &str = "kube-root-ca.crt";
 const FILE: &str = "ca.crt";
@@ -18,11 +22,27 @@ const NOTE: (&str, &str) = (
      guaranteed across distributions of Kubernetes clusters.",
 );
 
+const SYNCS: Family = Family::counter(
+    "root_ca_cert_publisher_sync_total",
+    "[ALPHA] Number of namespace syncs happened in root ca cert publisher.",
+    &["code"],
+);
+const SYNC_DURATION: Family = Family::histogram(
+    "root_ca_cert_publisher_sync_duration_seconds",
+    "[ALPHA] Number of namespace syncs happened in root ca cert publisher.",
+    &["code"],
+    &SYNC_SECONDS,
+);
+
 pub(crate) fn start(cx: &Context, config: &Config) {
     if config.root_ca.is_empty() {
         return;
     }
-    let publisher = RootCa { maps: cx.cached_api(), root_ca: config.root_ca.clone() };
+    let publisher = RootCa {
+        maps: cx.cached_api(),
+        root_ca: config.root_ca.clone(),
+        metrics: PublisherMetrics::new(cx, SYNCS, SYNC_DURATION),
+    };
     Controller::new("root-ca-certificate-publisher", cx, publisher)
         .queue_named("root_ca_cert_publisher")
         .watches::<ConfigMap>(|map| {
@@ -38,6 +58,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 struct RootCa {
     maps: CachedApi<ConfigMap>,
     root_ca: String,
+    metrics: PublisherMetrics,
 }
 
 impl Reconcile for RootCa {
@@ -51,6 +72,13 @@ impl Reconcile for RootCa {
         let Some(namespace) = namespace.filter(|namespace| !namespace.is_closing()) else {
             return Ok(Requeue::OnChange);
         };
+        self.metrics.measure(self.publish(key, &namespace)).await?;
+        Ok(Requeue::OnChange)
+    }
+}
+
+impl RootCa {
+    async fn publish(&self, key: &NamespacedName, namespace: &Namespace) -> Result<(), Error> {
         let maps =
             self.maps.with_cause(&namespace.write_cause("a namespace has the root certificates"));
         match self.maps.get(&NamespacedName::new(&key.name, NAME)) {
@@ -64,11 +92,9 @@ impl Reconcile for RootCa {
             }
             Some(_) => {}
         }
-        Ok(Requeue::OnChange)
+        Ok(())
     }
-}
 
-impl RootCa {
     fn fill(&self, mut map: ConfigMap) -> ConfigMap {
         map.set_data([(FILE, &*self.root_ca)]);
         map.metadata_mut().annotations_mut().insert(NOTE.0, NOTE.1);

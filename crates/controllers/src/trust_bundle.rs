@@ -7,14 +7,30 @@ use api::{certificates::ClusterTrustBundle, core::Namespace};
 use client::Error;
 use object::{Lens, NamespacedName, ObjectMeta};
 use ring::digest::{SHA256, digest};
-use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
+use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, metrics::Family};
 use schema::Kind;
 
-use crate::{Config, service_account::ignore_race};
+use crate::{
+    Config,
+    publisher_metrics::{PublisherMetrics, SYNC_SECONDS},
+    service_account::ignore_race,
+};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
 /// Namespace whose appearance triggers the first publication.
 const NAMESPACE: &str = "kube-system";
+
+const SYNCS: Family = Family::counter(
+    "clustertrustbundle_publisher_sync_total",
+    "[ALPHA] Number of syncs that occurred in cluster trust bundle publisher.",
+    &["code"],
+);
+const SYNC_DURATION: Family = Family::histogram(
+    "clustertrustbundle_publisher_sync_duration_seconds",
+    "[ALPHA] The time it took to sync a cluster trust bundle.",
+    &["code"],
+    &SYNC_SECONDS,
+);
 
 pub(crate) fn start(cx: &Context, config: &Config) {
     if config.root_ca.is_empty() {
@@ -22,8 +38,12 @@ pub(crate) fn start(cx: &Context, config: &Config) {
     }
     let name = bundle_name(&config.root_ca);
     let own = NamespacedName::new("", &name);
-    let publisher =
-        Publisher { bundles: cx.cached_api(), own: own.clone(), root_ca: config.root_ca.clone() };
+    let publisher = Publisher {
+        bundles: cx.cached_api(),
+        own: own.clone(),
+        root_ca: config.root_ca.clone(),
+        metrics: PublisherMetrics::new(cx, SYNCS, SYNC_DURATION),
+    };
     Controller::new("kube-apiserver-serving-clustertrustbundle-publisher", cx, publisher)
         .queue_named("ca_cert_publisher_cluster_trust_bundles")
         .watches::<Namespace>(move |namespace| match namespace.metadata().name() {
@@ -39,6 +59,7 @@ struct Publisher {
     bundles: CachedApi<ClusterTrustBundle>,
     own: NamespacedName,
     root_ca: String,
+    metrics: PublisherMetrics,
 }
 
 impl Reconcile for Publisher {
@@ -49,6 +70,17 @@ impl Reconcile for Publisher {
         key: &NamespacedName,
         bundle: Option<ClusterTrustBundle>,
     ) -> Result<Requeue, Error> {
+        self.metrics.measure(self.publish(key, bundle)).await?;
+        Ok(Requeue::OnChange)
+    }
+}
+
+impl Publisher {
+    async fn publish(
+        &self,
+        key: &NamespacedName,
+        bundle: Option<ClusterTrustBundle>,
+    ) -> Result<(), Error> {
         match bundle {
             None if *key == self.own => {
                 let meta = ObjectMeta::new().with_name(&*key.name);
@@ -68,11 +100,9 @@ impl Reconcile for Publisher {
             }
             _ => {}
         }
-        Ok(Requeue::OnChange)
+        Ok(())
     }
-}
 
-impl Publisher {
     fn fill(&self, bundle: &ClusterTrustBundle) -> ClusterTrustBundle {
         let mut tree = bundle.tree().clone();
         tree["spec"]["signerName"] = SIGNER.into();

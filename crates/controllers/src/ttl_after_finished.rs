@@ -1,17 +1,33 @@
 //! Deletes finished Jobs after their `ttlSecondsAfterFinished`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use api::batch::Job;
 use client::{DeleteParams, Error, Propagation};
 use object::{Clock, NamespacedName, Time, seconds_left, wait_seconds};
-use runtime::{CachedApi, Context, Controller, Reconcile, Requeue};
+use runtime::{
+    CachedApi, Context, Controller, Reconcile, Requeue,
+    metrics::{Family, Histogram, exponential},
+};
 use schema::Kind;
 
 use crate::Config;
 
+/// From 100 ms to 27 minutes.
+static DELETION_SECONDS: [f64; 14] = exponential(0.1, 2.0);
+const DELETION_DURATION: Family = Family::histogram(
+    "ttl_after_finished_controller_job_deletion_duration_seconds",
+    "[ALPHA] The time it took to delete the job since it became eligible for deletion",
+    &[],
+    &DELETION_SECONDS,
+);
+
 pub(crate) fn start(cx: &Context, config: &Config) {
-    let ended = EndedJobs { jobs: cx.cached_api(), clock: config.clock.clone() };
+    let ended = EndedJobs {
+        jobs: cx.cached_api(),
+        deletions: cx.metrics().histogram(&DELETION_DURATION, &[]),
+        clock: config.clock.clone(),
+    };
     Controller::new("ttl-after-finished", cx, ended).queue_named("ttl_jobs_to_delete").start();
 }
 
@@ -19,6 +35,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 #[derive(Debug)]
 struct EndedJobs {
     jobs: CachedApi<Job>,
+    deletions: Arc<Histogram>,
     clock: Arc<dyn Clock>,
 }
 
@@ -36,13 +53,16 @@ impl Reconcile for EndedJobs {
             Err(error) if error.is_not_found() => return Ok(Requeue::OnChange),
             fresh => fresh?,
         };
-        if time_left(&fresh, self.clock.now()).is_some_and(|left| left <= 0) {
+        let now = self.clock.now();
+        if let Some(left) = time_left(&fresh, now).filter(|left| *left <= 0) {
             let all = DeleteParams {
                 propagation: Some(Propagation::Foreground),
                 ..DeleteParams::default()
             };
             let because = fresh.write_cause("its time after the end is over");
             self.jobs.with_cause(&because).delete_with(&fresh, all).await?;
+            let late = self.clock.now_micros() - (now + left).saturating_mul(1_000_000);
+            self.deletions.observe_duration(Duration::from_micros(late.max(0).unsigned_abs()));
         }
         Ok(Requeue::OnChange)
     }

@@ -11,7 +11,7 @@ pub struct GivenFlags(BTreeMap<String, Vec<String>>);
 
 impl GivenFlags {
     /// Every flag of `T` with its value, by name.
-    pub(crate) fn all<T: Args>(&self) -> BTreeMap<String, String> {
+    pub fn all<T: Args>(&self) -> BTreeMap<String, String> {
         let command = T::augment_args(Command::new(""));
         let flags = command.get_arguments().map(|flag| {
             let id = flag.get_id().as_str();

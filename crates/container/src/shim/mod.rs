@@ -2,6 +2,7 @@
 //!
 //! It has one thread with one event loop: exited children, output, and requests on a socket in the pod's directory.
 
+mod bind;
 mod log;
 pub(crate) mod log_rate;
 mod oci_runtime;

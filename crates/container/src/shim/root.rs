@@ -3,11 +3,8 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
-    },
+    io,
+    os::fd::{AsFd, OwnedFd},
     path::Path,
 };
 
@@ -16,11 +13,14 @@ use sys::{
     descriptor::{
         create_dir_in, create_file_in, make_plain_folder, null_mount, open_path, open_path_in,
     },
-    mount, namespace, process,
+    mount, namespace,
 };
 
-use super::user::Accounts;
-use crate::spec::{ContainerSpec, Device, IdMaps, Mount, MountSource, Propagation};
+use super::{
+    bind::{NamespaceFiles, bind, from_child},
+    user::Accounts,
+};
+use crate::spec::{ContainerSpec, Device, Mount, MountSource};
 
 /// The host's files that must be opened before the host's mount namespace is left.
 #[derive(Debug)]
@@ -61,7 +61,14 @@ pub(super) fn prepare(
     processes: Processes,
 ) -> Result<PreparedRootfs> {
     let root = overlay(spec, users).doing(|| "mount the root file system".into())?;
-    let sources = spec.mounts.iter().map(open_source).collect::<Result<_>>()?;
+    let recursive =
+        |mount: &Mount| matches!(mount.source, MountSource::Bind { only_this: false, .. });
+    let files = match spec.mounts.iter().any(recursive) {
+        true => NamespaceFiles::of_this_host().doing(|| "read the table of mounts".into())?,
+        false => NamespaceFiles::default(),
+    };
+    let sources =
+        spec.mounts.iter().map(|mount| open_source(mount, &files)).collect::<Result<_>>()?;
     let device = |device: &Device| {
         let stat = open_path(&device.host).and_then(|host| Ok(fstat(host)?));
         stat.doing(|| format!("open device {}", device.host.display()))
@@ -81,23 +88,10 @@ pub(super) fn processes_of(pids: &File) -> Result<OwnedFd> {
 /// purpose.
 fn processes_from_inside(pids: &File) -> io::Result<OwnedFd> {
     let own = namespace::open("/proc/self/ns/pid")?;
-    let (ours, theirs) = UnixStream::pair()?;
     namespace::setns(pids, namespace::PID)?;
-    let child = process::fork(0, || {
-        let made = mount::new_filesystem("proc", &[], QUIET);
-        let sent =
-            made.and_then(|made| sys::descriptor::send_with_fds(&theirs, b"\0", &[made.as_fd()]));
-        i32::from(sent.is_err())
-    });
+    let made = from_child(0, || mount::new_filesystem("proc", &[], QUIET));
     namespace::setns(own, namespace::PID)?;
-    let child = child?;
-    drop(theirs);
-    let mut passed = Vec::new();
-    let received = sys::descriptor::receive_with_fds(&ours, &mut [0], &mut passed);
-    let _ = (&ours).read(&mut [0]); // waits until it has exited
-    process::wait(child)?;
-    received?;
-    passed.pop().ok_or_else(|| io::Error::other("the process in the namespace made none"))
+    made
 }
 
 /// Mount flags of file systems without programs: nosuid, nodev, noexec.
@@ -172,11 +166,11 @@ fn idmap_layer(
     Ok(path.into())
 }
 
-fn open_source(mount: &Mount) -> Result<Option<OwnedFd>> {
+fn open_source(mount: &Mount, files: &NamespaceFiles) -> Result<Option<OwnedFd>> {
     let doing = || format!("open the source of {}", mount.target.display());
     match &mount.source {
         MountSource::Bind { path, propagation, maps, only_this } => {
-            bind(path, *propagation, maps.as_ref(), !only_this)
+            bind(path, *propagation, maps.as_ref(), Some(files).filter(|_| !only_this))
                 .doing(|| format!("bind {} to {}", path.display(), mount.target.display()))
                 .map(Some)
         }
@@ -185,25 +179,6 @@ fn open_source(mount: &Mount) -> Result<Option<OwnedFd>> {
         }
         _ => Ok(None),
     }
-}
-
-fn bind(
-    path: &Path,
-    propagation: Propagation,
-    maps: Option<&IdMaps>,
-    recursive: bool,
-) -> io::Result<OwnedFd> {
-    let tree = mount::clone_tree(open_path(path)?, recursive)?;
-    let how = match propagation {
-        Propagation::Private => mount::Propagation::Private,
-        Propagation::HostToContainer => mount::Propagation::Slave,
-        Propagation::Bidirectional => mount::Propagation::Shared,
-    };
-    mount::set_propagation(&tree, how, recursive)?;
-    if let Some(maps) = maps {
-        mount::set_id_map(&tree, super::users::create(maps)?, recursive)?;
-    }
-    Ok(tree)
 }
 
 /// The mount tree of an image volume, or of its sub path.

@@ -98,6 +98,55 @@ async fn files_are_masked_read_only_and_mounted() {
     runtime.end().await;
 }
 
+/// A folder of the host, mounted privately, in which a mount namespace is kept.
+struct NamespaceFolder(tempfile::TempDir);
+
+impl NamespaceFolder {
+    fn new() -> Self {
+        let folder = Self(tempfile::tempdir().expect("a folder"));
+        let path = folder.0.path().to_str().expect("text");
+        let file = format!("{path}/namespace");
+        run("mount", &["--bind", path, path]);
+        run("mount", &["--make-private", path]);
+        std::fs::write(&file, "").expect("written");
+        run("unshare", &[&format!("--mount={file}"), "true"]);
+        std::fs::write(folder.0.path().join("file"), "from the host\n").expect("written");
+        folder
+    }
+}
+
+impl Drop for NamespaceFolder {
+    fn drop(&mut self) {
+        run("umount", &["--recursive", self.0.path().to_str().expect("text")]);
+    }
+}
+
+fn run(program: &str, args: &[&str]) {
+    let done = std::process::Command::new(program).args(args).status().expect("a program");
+    assert!(done.success(), "{program} {args:?}");
+}
+
+/// snapd keeps such files, so that `kubectl debug node`, which mounts /, would fail without care: the kernel attaches no
+/// tree that contains one.
+#[tokio::test]
+async fn a_folder_with_a_mount_namespace_of_the_host_can_be_mounted() {
+    let mut runtime = Runtime::start().await;
+    let sandbox = runtime.sandbox("pod").await;
+    let host = NamespaceFolder::new();
+    for (name, propagation) in [("private", 0), ("from-host", 1)] {
+        let mut config = shell(name, "cat /host/file; echo end");
+        config.mounts.push(Mount {
+            container_path: "/host".into(),
+            host_path: host.0.path().to_string_lossy().into_owned(),
+            propagation,
+            ..Mount::default()
+        });
+        assert_eq!(output(&mut runtime, &sandbox, config).await, ["from the host", "end"]);
+    }
+    runtime.remove(&sandbox).await;
+    runtime.end().await;
+}
+
 /// The kernel reports the seccomp mode of a process; a custom profile denies what it lists and nothing else.
 #[tokio::test]
 async fn seccomp_profiles_are_in_force() {

@@ -5,10 +5,14 @@
 //!  mod.rs       start, reconcile: reads the scale and the metrics, writes the scale
 //!  replicas.rs  computes the number of replicas that a metric proposes
 //!  behavior.rs  stabilization windows and scaling policies
+//!  metrics.rs   what is counted
+//!  status.rs    collects the new status
 //! ```
 
 mod behavior;
+mod metrics;
 mod replicas;
+mod status;
 
 use std::{
     collections::HashMap,
@@ -18,25 +22,24 @@ use std::{
 
 use api::{
     autoscaling::{
-        ContainerResourceMetricStatus, HPAScalingRules, HorizontalPodAutoscaler,
-        HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerCondition,
-        HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus,
-        ResourceMetricStatus,
+        HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior, MetricSpec,
+        MetricStatus, MetricTarget,
     },
     core::Pod,
 };
 use client::{Api, ApiResource, Error, Selectors};
-use object::{
-    Clock, List, NamespacedName, Quantity, Text, Time, Value, quantity::Format, selector::Selector,
-};
+use object::{Clock, NamespacedName, Text, Value, selector::Selector};
 use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
+use tokio::time::Instant;
 
 use self::{
     behavior::ScaleHistory,
+    metrics::{AutoscalerMetrics, ErrorKind},
     replicas::{MetricQuery, Proposal, Target, Tolerance, propose_replicas, samples},
+    status::{StatusBuilder, metric_status},
 };
-use crate::{Config, conditions::Conditions};
+use crate::Config;
 
 /// Default tolerance: a metric whose ratio to its target differs from 1 by no more proposes no
 /// change.
@@ -48,6 +51,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         pods: cx.cached_api(),
         histories: Mutex::default(),
         events: EventRecorder::start(cx, "horizontal-pod-autoscaler", ""),
+        metrics: AutoscalerMetrics::start(cx),
         period: config.autoscaler_period,
         clock: config.clock.clone(),
     };
@@ -64,6 +68,7 @@ struct Autoscalers {
     /// Recent recommendations and scale events, by the uid of the autoscaler.
     histories: Mutex<HashMap<Text, ScaleHistory>>,
     events: EventRecorder,
+    metrics: AutoscalerMetrics,
     period: Duration,
     clock: Arc<dyn Clock>,
 }
@@ -88,15 +93,22 @@ impl Reconcile for Autoscalers {
 
     async fn reconcile(
         &self,
-        _: &NamespacedName,
+        key: &NamespacedName,
         scaler: Option<HorizontalPodAutoscaler>,
     ) -> Result<Requeue, Error> {
         let Some(scaler) = scaler.filter(|scaler| !scaler.is_terminating()) else {
+            self.metrics.forget(key);
             return Ok(Requeue::OnChange);
         };
+        let began = Instant::now();
         let mut report = StatusBuilder::new(&scaler, self.clock.now());
         let failed = self.scale(&scaler, &mut report).await;
+        let (error, desired) = (report.error, report.desired);
+        let scaled = if report.scaled { (report.current, desired) } else { (0, 0) };
         let status = report.finish(&scaler);
+        let error = if failed.is_err() { ErrorKind::Internal } else { error };
+        self.metrics.reconciled(scaled, error, began.elapsed());
+        self.metrics.desired(key, desired);
         if status != *scaler.status() {
             let because = scaler.write_cause("status has changed");
             self.scalers.with_cause(&because).update_status(scaler.with_status(status)).await?;
@@ -161,6 +173,7 @@ impl Autoscalers {
         let (wish, name) = match self.metrics(scaler, scale, report).await {
             Ok(found) => found,
             Err((reason, why)) => {
+                report.error = error_kind(reason);
                 report.put("ScalingActive", "False", reason, &why);
                 self.events.warning(scaler, reason, why.clone());
                 self.events.warning(scaler, "FailedComputeMetricsReplicas", why);
@@ -214,7 +227,14 @@ impl Autoscalers {
         let (mut best, mut failures) = (None, Vec::new());
         let all = scaler.spec().metrics();
         for metric in all.iter() {
-            match self.evaluate_metric(scaler, metric, &seen).await {
+            let began = Instant::now();
+            let found = self.evaluate_metric(scaler, metric, &seen).await;
+            let (proposed, error) = match &found {
+                Ok((proposal, ..)) => (proposal.replicas, ErrorKind::None),
+                Err((reason, _)) => (current, error_kind(reason)),
+            };
+            self.metrics.computed((current, proposed), error, metric.type_(), began.elapsed());
+            match found {
                 Ok((proposal, name, status)) => {
                     report.metrics.push(status);
                     if best.as_ref().is_none_or(|(most, _)| proposal.replicas > *most) {
@@ -340,6 +360,11 @@ impl Autoscalers {
     }
 }
 
+/// Whether an error with this reason is the fault of the spec.
+fn error_kind(reason: &str) -> ErrorKind {
+    if reason == "InvalidMetricSourceType" { ErrorKind::Spec } else { ErrorKind::Internal }
+}
+
 fn key(scaler: &HorizontalPodAutoscaler) -> NamespacedName {
     NamespacedName::new(scaler.metadata().namespace(), scaler.spec().scale_target_ref().name())
 }
@@ -358,77 +383,5 @@ fn tolerance(scaler: &HorizontalPodAutoscaler) -> Tolerance {
     Tolerance {
         down: own(behavior.and_then(HorizontalPodAutoscalerBehavior::scale_down)),
         up: own(behavior.and_then(HorizontalPodAutoscalerBehavior::scale_up)),
-    }
-}
-
-/// The entry of a metric in `status.currentMetrics`.
-fn metric_status(ask: &MetricQuery<'_>, proposal: &Proposal) -> MetricStatus {
-    let amount = if ask.resource == "memory" {
-        Quantity::new(proposal.average / 1000, Format::BinarySi)
-    } else {
-        Quantity::from_milli(proposal.average, Format::DecimalSi)
-    };
-    let mut current = MetricValueStatus::new().with_average_value(amount);
-    if let Some(percent) = proposal.utilization {
-        current.set_average_utilization(percent);
-    }
-    if ask.container.is_empty() {
-        let status = ResourceMetricStatus::new().with_name(ask.resource).with_current(current);
-        return MetricStatus::new().with_type("Resource").with_resource(status);
-    }
-    let status = ContainerResourceMetricStatus::new()
-        .with_name(ask.resource)
-        .with_container(ask.container)
-        .with_current(current);
-    MetricStatus::new().with_type("ContainerResource").with_container_resource(status)
-}
-
-/// Collects the new status of an autoscaler during a reconcile.
-struct StatusBuilder {
-    now: i64,
-    current: i32,
-    desired: i32,
-    scaled: bool,
-    metrics: Vec<MetricStatus>,
-    conditions: List<HorizontalPodAutoscalerCondition>,
-}
-
-impl StatusBuilder {
-    fn new(scaler: &HorizontalPodAutoscaler, now: i64) -> Self {
-        let status = scaler.status();
-        Self {
-            now,
-            current: status.current_replicas(),
-            desired: status.desired_replicas(),
-            scaled: false,
-            metrics: Vec::new(),
-            conditions: status.conditions().clone(),
-        }
-    }
-
-    fn put(&mut self, name: &str, verdict: &str, reason: &str, message: &str) {
-        let condition = HorizontalPodAutoscalerCondition::new()
-            .with_type(name)
-            .with_status(verdict)
-            .with_reason(reason)
-            .with_message(message);
-        self.conditions.set_condition(condition, self.now);
-    }
-
-    fn finish(self, scaler: &HorizontalPodAutoscaler) -> HorizontalPodAutoscalerStatus {
-        let old = scaler.status();
-        let metrics: List<MetricStatus> = self.metrics.into_iter().collect();
-        let known = old.current_metrics().iter().eq(metrics.iter());
-        let metrics = if known { old.current_metrics().clone() } else { metrics };
-        let mut status = old
-            .clone()
-            .with_current_replicas(self.current)
-            .with_desired_replicas(self.desired)
-            .with_current_metrics(metrics)
-            .with_conditions(self.conditions);
-        if self.scaled {
-            status.set_last_scale_time(Time::format(self.now));
-        }
-        status
     }
 }

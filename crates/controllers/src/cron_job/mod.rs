@@ -14,7 +14,10 @@ use std::{sync::Arc, time::Duration};
 use api::batch::{CronJob, CronJobStatus, Job};
 use client::{DeleteParams, Error, Propagation};
 use object::{Clock, NamespacedName, Time, WriteCause};
-use runtime::{CachedApi, Context, Controller, EventRecorder, InvolvedObject, Reconcile, Requeue};
+use runtime::{
+    CachedApi, Context, Controller, EventRecorder, InvolvedObject, Reconcile, Requeue,
+    metrics::{Family, Histogram, exponential},
+};
 use schema::Kind;
 
 use self::plan::{Action, PlanInput, drop_active, plan, reference};
@@ -24,11 +27,20 @@ use crate::Config;
 /// early.
 const NEXT_SCHEDULE_DELTA_MICROS: i64 = 100_000;
 
+static SKEW_SECONDS: [f64; 10] = exponential(1.0, 2.0);
+const CREATION_SKEW: Family = Family::histogram(
+    "cronjob_controller_job_creation_skew_duration_seconds",
+    "[STABLE] Time between when a cronjob is scheduled to be run, and when the corresponding job is created",
+    &[],
+    &SKEW_SECONDS,
+);
+
 pub(crate) fn start(cx: &Context, config: &Config) {
     let crons = CronJobs {
         crons: cx.cached_api(),
         jobs: cx.cached_api(),
         events: EventRecorder::start(cx, "cronjob-controller", ""),
+        creation_skew: cx.metrics().histogram(&CREATION_SKEW, &[]),
         clock: config.clock.clone(),
     };
     Controller::new("cronjob", cx, crons).owns::<Job>().start();
@@ -40,6 +52,7 @@ struct CronJobs {
     crons: CachedApi<CronJob>,
     jobs: CachedApi<Job>,
     events: EventRecorder,
+    creation_skew: Arc<Histogram>,
     clock: Arc<dyn Clock>,
 }
 
@@ -104,7 +117,7 @@ impl CronJobs {
                 Ok(())
             }
             Action::Start(job, at) => {
-                if let Some(made) = self.create_job(cron, job, because).await? {
+                if let Some(made) = self.create_job(cron, (job, at), because).await? {
                     drop_active(status, made.metadata().uid());
                     status.active_mut().push(reference(&made));
                     status.set_last_schedule_time(Time::format(at));
@@ -114,16 +127,18 @@ impl CronJobs {
         }
     }
 
-    /// Creates a Job; `None` if another object has its name.
+    /// Creates a Job that was scheduled for `at`; `None` if another object has its name.
     async fn create_job(
         &self,
         cron: &CronJob,
-        job: Job,
+        (job, at): (Job, i64),
         because: &WriteCause,
     ) -> Result<Option<Job>, Error> {
         let key = NamespacedName::from_meta(job.metadata());
         match self.jobs.with_cause(because).create(job).await {
             Ok(made) => {
+                let created = Time::parse_seconds(made.metadata().creation_timestamp());
+                self.creation_skew.observe_seconds(created.map_or(0, |created| created - at));
                 let message = format!("Created job {}", made.metadata().name());
                 self.events.normal(cron, "SuccessfulCreate", message);
                 Ok(Some(made))

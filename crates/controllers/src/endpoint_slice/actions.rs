@@ -12,20 +12,30 @@ pub(crate) enum Action {
     Delete(EndpointSlice),
 }
 
-/// Carries out the writes in order.
+/// Carries out the writes in order. Calls `changed` with the operation of each that succeeded.
 pub(crate) async fn execute(
     slices: &CachedApi<EndpointSlice>,
     steps: Vec<Step<Action>>,
+    changed: impl Fn(&'static str),
 ) -> Result<(), Error> {
     for Step { action: act, cause: because } in steps {
         let slices = slices.with_cause(&because);
         match act {
             Action::Create(slice) => match slices.create(slice).await {
-                Err(error) if error.is_namespace_terminating() => {}
-                made => drop(made?),
+                Err(error) if error.is_namespace_terminating() => continue,
+                made => {
+                    made?;
+                    changed("create");
+                }
             },
-            Action::Update(slice) => drop(slices.update(slice).await?),
-            Action::Delete(slice) => slices.delete(&slice).await?,
+            Action::Update(slice) => {
+                slices.update(slice).await?;
+                changed("update");
+            }
+            Action::Delete(slice) => {
+                slices.delete(&slice).await?;
+                changed("delete");
+            }
         }
     }
     Ok(())

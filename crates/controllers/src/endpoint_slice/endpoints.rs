@@ -7,7 +7,7 @@ use object::{List, NamespacedName, ObjectMeta};
 use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 use schema::Kind;
 
-use super::{grouped, selecting, selector};
+use super::{TriggerTimes, annotate, grouped, selecting, selector};
 use crate::Config;
 
 const MANAGED: &str = "endpoints.kubernetes.io/managed-by";
@@ -18,6 +18,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         services: cx.cached_api(),
         pods: cx.cached_api(),
         endpoints: cx.cached_api(),
+        trigger_times: TriggerTimes::default(),
     };
     let services = controller.services.clone();
     Controller::new("endpoints", cx, controller)
@@ -33,6 +34,7 @@ struct EndpointsReconciler {
     services: CachedApi<Service>,
     pods: CachedApi<Pod>,
     endpoints: CachedApi<Endpoints>,
+    trigger_times: TriggerTimes,
 }
 
 /// A write to an Endpoints object.
@@ -53,11 +55,14 @@ impl Reconcile for EndpointsReconciler {
     ) -> Result<Requeue, Error> {
         let found = self.endpoints.get(key);
         let step = match service {
-            Some(service) => plan(&service, &self.pods.in_namespace(&key.namespace), found),
-            None => found.filter(is_ours).map(|own| {
-                let because = own.write_cause("its service is gone");
-                Step { action: Act::Delete(own), cause: because }
-            }),
+            Some(service) => self.plan(&service, found),
+            None => {
+                self.trigger_times.forget(key);
+                found.filter(is_ours).map(|own| {
+                    let because = own.write_cause("its service is gone");
+                    Step { action: Act::Delete(own), cause: because }
+                })
+            }
         };
         let Some(Step { action: act, cause: because }) = step else { return Ok(Requeue::OnChange) };
         let endpoints = self.endpoints.with_cause(&because);
@@ -70,6 +75,20 @@ impl Reconcile for EndpointsReconciler {
             Act::Delete(own) => endpoints.delete(&own).await?,
         }
         Ok(Requeue::OnChange)
+    }
+}
+
+impl EndpointsReconciler {
+    fn plan(&self, service: &Service, found: Option<Endpoints>) -> Option<Step<Act>> {
+        let selector = selector(service)?;
+        let mut pods = self.pods.in_namespace(service.metadata().namespace());
+        pods.retain(|pod| selector.matches(pod.metadata().labels()));
+        let trigger = self.trigger_times.compute(service, pods.iter());
+        let mut step = plan(service, &pods, found)?;
+        if let Act::Create(own) | Act::Update(own) = &mut step.action {
+            annotate(own.metadata_mut(), trigger);
+        }
+        Some(step)
     }
 }
 

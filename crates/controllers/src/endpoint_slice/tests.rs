@@ -60,6 +60,19 @@ fn changes_nothing_that_is_right_and_little_that_is_not() {
 }
 
 #[test]
+fn a_slice_that_is_not_needed_becomes_one_that_is() {
+    let mut service = service(0);
+    service.metadata_mut().set_uid("u");
+    let Action::Create(mut empty) = only(plan(&service, &[], Vec::new())) else { panic!() };
+    empty.metadata_mut().set_name("web-1");
+    let pods = [pod("a", "10.0.0.1", true)];
+    let Action::Update(new) = only(plan(&service, &pods, vec![empty.clone()])) else { panic!() };
+    assert_eq!((new.metadata().name(), new.endpoints().len()), ("web-1", 1));
+    service.metadata_mut().set_uid("another service of that name");
+    assert_eq!(plan(&service, &pods, vec![empty]).len(), 2, "not of another service");
+}
+
+#[test]
 fn an_empty_slice_stays_however_the_server_writes_it() {
     let Action::Create(mut slice) = only(plan(&service(0), &[], Vec::new())) else { panic!() };
     for field in ["ports", "endpoints"] {

@@ -28,7 +28,10 @@ use client::{
     Selectors,
 };
 use object::{List, NamespacedName, OwnerReference, Status, Text, Value, WriteCause};
-use runtime::{Context, DynamicObject, WorkQueue};
+use runtime::{
+    Context, DynamicObject, WorkQueue,
+    metrics::{Counter, Family},
+};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
@@ -45,6 +48,12 @@ const ABSENT_OWNER_CACHE_SIZE: usize = 500;
 /// Page size of lists.
 const PAGE: u32 = 500;
 
+const SYNC_ERRORS: Family = Family::counter(
+    "garbagecollector_controller_resources_sync_error_total",
+    "[ALPHA] Number of garbage collector resources sync errors",
+    &[],
+);
+
 pub(crate) fn start(cx: &Context, _: &Config) {
     // Separate caches: a resource that cannot be listed must not block other controllers.
     let part = cx.child();
@@ -55,6 +64,7 @@ pub(crate) fn start(cx: &Context, _: &Config) {
         mapper: Mutex::default(),
         absent: Mutex::default(),
         ready: watch::channel(false).0,
+        sync_errors: cx.metrics().counter(&SYNC_ERRORS, &[]),
     });
     collector.queue.measure("garbage_collector_attempt_to_delete", cx.metrics());
     let this = collector.clone();
@@ -76,6 +86,8 @@ struct Collector {
     absent: Mutex<HashSet<Absent>>,
     /// Whether all caches have synced, as far as they can.
     ready: watch::Sender<bool>,
+    /// Counts failures to discover resources or to list one of them.
+    sync_errors: Arc<Counter>,
 }
 
 /// An owner reference of one object: the object's namespace, then apiVersion, kind, name and uid of

@@ -41,7 +41,10 @@ impl Collector {
         loop {
             match self.cx.client().discover().await {
                 Ok(mapper) => self.align(mapper, &mut running).await,
-                Err(error) => warn!(%error, "cannot discover resources; will retry"),
+                Err(error) => {
+                    self.sync_errors.add(1);
+                    warn!(%error, "cannot discover resources; will retry");
+                }
             }
             sleep(REDISCOVER).await;
         }
@@ -100,6 +103,7 @@ impl Collector {
     async fn fill(&self, monitor: &Monitor) {
         let mut synced = monitor.cache.synced();
         if !matches!(timeout(SYNC, synced.wait_for(|synced| *synced)).await, Ok(Ok(_))) {
+            self.sync_errors.add(1);
             let ApiResource { group, version, plural, .. } = &monitor.resource;
             warn!(%group, %version, %plural, "cannot be listed; others are collected without it");
             return;

@@ -7,10 +7,12 @@
 //!  pod_tracking.rs  counts each finished pod exactly once
 //!  pod.rs           labels and annotations     policy.rs   podFailurePolicy and successPolicy
 //!  backoff.rs       back-off after failures    indexes.rs  sets of completion indexes
+//!  metrics.rs       what is counted
 //! ```
 
 mod backoff;
 mod indexes;
+mod metrics;
 mod observe;
 mod orphans;
 mod plan;
@@ -22,7 +24,10 @@ mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI32, Ordering::Relaxed},
+    },
 };
 
 use api::{batch::Job, core::Pod};
@@ -31,9 +36,11 @@ use futures_util::future::join_all;
 use object::{Clock, NamespacedName, Text, WriteCause, wait_seconds};
 use runtime::{CachedApi, Context, Controller, Reconcile, Requeue, Step};
 use schema::Kind;
+use tokio::time::Instant;
 
 use self::{
     backoff::Backoff,
+    metrics::{JobMetrics, SyncAction},
     observe::{JobInput, JobObservation},
     plan::{Action, Plan, plan},
     pod_tracking::{ActionCounts, count_released, finish, is_managed_elsewhere, track},
@@ -49,6 +56,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         jobs: cx.cached_api(),
         pods: PodControl::new(cx, "job-controller"),
         backoffs: Mutex::default(),
+        metrics: JobMetrics::start(cx),
         clock: config.clock.clone(),
     };
     index_orphans(&jobs.pods.objects);
@@ -67,6 +75,7 @@ struct Jobs {
     pods: PodControl,
     /// Back-off of each Job, by uid.
     backoffs: Mutex<HashMap<Text, Backoff>>,
+    metrics: JobMetrics,
     clock: Arc<dyn Clock>,
 }
 
@@ -84,26 +93,41 @@ impl Reconcile for Jobs {
                 .remove(job.metadata().uid());
             return Ok(Requeue::OnChange);
         }
-        let pods = claim_owned(&job, &self.jobs, &self.pods.objects).await?;
-        let now = self.clock.now();
-        let scene = JobInput { job: &job, pods: &pods, backoff: self.backoff(&job), now };
-        let sight = JobObservation::of(scene);
-        let Plan { steps, requeue_after: wake } = plan(&sight);
-        let (done, failed) = self.act(&job, steps).await;
-        self.track(&sight, done).await?;
-        failed?;
-        Ok(wake.map_or(Requeue::OnChange, |left| Requeue::After(wait_seconds(left))))
+        let (began, mut action) = (Instant::now(), SyncAction::Reconciling);
+        let done = self.sync(&job, &mut action).await;
+        self.metrics.synced(&job, action, began.elapsed(), done.is_ok());
+        done
     }
 }
 
 impl Jobs {
+    /// Syncs a Job that has not finished. Sets what it does with the pods.
+    async fn sync(&self, job: &Job, action: &mut SyncAction) -> Result<Requeue, Error> {
+        let pods = claim_owned(job, &self.jobs, &self.pods.objects).await?;
+        let now = self.clock.now();
+        let scene = JobInput { job, pods: &pods, backoff: self.backoff(job), now };
+        let sight = JobObservation::of(scene);
+        let plan = plan(&sight);
+        *action = SyncAction::of(&sight, &plan);
+        let Plan { steps, requeue_after: wake } = plan;
+        let (done, failed) = self.act(&sight, steps).await;
+        self.track(&sight, done).await?;
+        failed?;
+        Ok(wake.map_or(Requeue::OnChange, |left| Requeue::After(wait_seconds(left))))
+    }
+
     fn backoff(&self, job: &Job) -> Backoff {
         let known = self.backoffs.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(job.metadata().uid()).copied().unwrap_or_default()
     }
 
     /// Creates and deletes pods. Returns how many, and the first error.
-    async fn act(&self, job: &Job, steps: Vec<Step<Action>>) -> (ActionCounts, Result<(), Error>) {
+    async fn act(
+        &self,
+        sight: &JobObservation<'_>,
+        steps: Vec<Step<Action>>,
+    ) -> (ActionCounts, Result<(), Error>) {
+        let job = sight.scene.job;
         let (mut creates, mut ends) = (Vec::new(), Vec::new());
         for Step { action: act, cause: because } in steps {
             match act {
@@ -112,20 +136,20 @@ impl Jobs {
                 Action::ReleaseAndDelete(pod) => ends.push((pod, because, true)),
             }
         }
-        let created = Mutex::new(0);
+        let (created, lost) = (AtomicI32::new(0), AtomicI32::new(0));
         let create = async |(pod, because)| {
-            let made = self.pods.create(job, pod, &because).await?;
-            *created.lock().unwrap_or_else(PoisonError::into_inner) += i32::from(made.is_some());
-            Ok(())
+            let made = self.pods.create(job, pod, &because).await;
+            created.fetch_add(i32::from(matches!(made, Ok(Some(_)))), Relaxed);
+            lost.fetch_add(i32::from(made.is_err()), Relaxed);
+            made
         };
         let made = slow_start_batch(creates, create).await;
+        let created = created.into_inner();
+        self.metrics.created_pods(sight, created, lost.into_inner());
         let ended =
             ends.iter().map(|(pod, because, let_go)| self.delete_pod(job, pod, because, *let_go));
         let ended = join_all(ended).await;
-        let mut done = ActionCounts {
-            created: *created.lock().unwrap_or_else(PoisonError::into_inner),
-            ..ActionCounts::default()
-        };
+        let mut done = ActionCounts { created, ..ActionCounts::default() };
         for ((pod, ..), ended) in ends.iter().zip(&ended) {
             done.deleted += i32::from(ended.is_ok());
             done.ready += i32::from(ended.is_ok() && pod.is_ready());
@@ -156,12 +180,14 @@ impl Jobs {
         if tracked.status != *job.status() {
             latest.set_status(tracked.status);
             latest = self.jobs.with_cause(&because).update_status(latest).await?;
+            self.metrics.counted(job, job.status(), latest.status());
             let uid = job.metadata().uid().into();
             self.backoffs.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, sight.backoff);
         }
         if let Some((reason, message)) = tracked.event {
             self.pods.events.normal(job, reason, message);
         }
+        self.metrics.handled_by_policy(&tracked.policy_actions);
         let released = tracked.release.iter().map(|pod| self.remove_finalizer(pod, &because));
         let released = join_all(released).await;
         let mut held: HashSet<&str> = sight
@@ -181,10 +207,13 @@ impl Jobs {
         let ended = tracked.end.filter(|end| finish(&mut status, end, now));
         if status != *latest.status() {
             let because = job.write_cause("pods have been counted");
+            let before = latest.status().clone();
             latest.set_status(status);
             latest = self.jobs.with_cause(&because).update_status(latest).await?;
+            self.metrics.counted(job, &before, latest.status());
         }
         if let Some(end) = ended {
+            self.metrics.finished(&latest, &end);
             self.tell(&latest, &end);
         }
         released.into_iter().collect()

@@ -19,7 +19,7 @@ use schema::Kind;
 use super::{
     observe::{JobInput, JobObservation, JobOutcome, is_indexed, is_suspended},
     pod::{has_failed, index, is_tracked},
-    policy::{FailureAction, failure},
+    policy::{FailureAction, failure, policy_action},
 };
 
 /// Maximum number of uncounted pods in the status, which limits its size.
@@ -46,6 +46,18 @@ pub(super) struct TrackingUpdate<'a> {
     pub(super) end: Option<JobOutcome>,
     /// Reason and message of an event.
     pub(super) event: Option<(&'static str, &'static str)>,
+    /// The actions of the podFailurePolicy that the finished pods matched.
+    pub(super) policy_actions: Vec<String>,
+}
+
+/// What is done with the finished pods.
+#[derive(Debug, Default)]
+struct FinishedPods<'a> {
+    /// Pods whose finalizer may be removed.
+    release: Vec<&'a Pod>,
+    /// Whether the limit of uncounted pods is reached.
+    full: bool,
+    policy_actions: Vec<String>,
 }
 
 /// Computes the status that records the finished pods.
@@ -79,12 +91,13 @@ pub(super) fn track<'a>(sight: &JobObservation<'a>, done: ActionCounts) -> Track
         .map(|pod| pod.metadata().uid())
         .collect();
     count_released(&mut status, &with_finalizer);
-    let (release, full) = count_ended(sight, &mut status, end.as_ref());
+    let ended = count_ended(sight, &mut status, end.as_ref());
     if let Some(verdict) = end.as_ref().filter(|verdict| !verdict.known) {
         let name = if verdict.success { "SuccessCriteriaMet" } else { "FailureTarget" };
         put(&mut status, (name, "True", &verdict.reason, &verdict.message), now);
     }
-    TrackingUpdate { status, release, end: end.filter(|_| !full), event: told }
+    let FinishedPods { release, full, policy_actions } = ended;
+    TrackingUpdate { status, release, end: end.filter(|_| !full), event: told, policy_actions }
 }
 
 /// Moves uncounted pods that no longer have the finalizer into the counts.
@@ -128,28 +141,27 @@ fn is_complete(sight: &JobObservation<'_>, active: i32) -> bool {
     enough && active == 0
 }
 
-/// Records finished pods as uncounted. Returns the pods whose finalizer may be removed, and whether
-/// the limit of uncounted pods is reached.
+/// Records finished pods as uncounted.
 fn count_ended<'a>(
     sight: &JobObservation<'a>,
     status: &mut JobStatus,
     end: Option<&JobOutcome>,
-) -> (Vec<&'a Pod>, bool) {
+) -> FinishedPods<'a> {
     let JobInput { job, pods, .. } = sight.scene;
     let mut tracked: Vec<&Pod> = pods.iter().filter(|pod| is_tracked(pod)).collect();
     tracked.sort_by_key(|pod| index(pod, job));
     let lists = status.uncounted_terminated_pods().cloned().unwrap_or_default();
     let list = |uids: &List<String>| uids.iter().map(Text::from).collect::<Vec<_>>();
     let (mut succeeded, mut failed) = (list(lists.succeeded()), list(lists.failed()));
-    let (mut completed, mut new, mut release) = (sight.completed.clone(), 0, Vec::new());
-    let mut full = false;
+    let (mut completed, mut new) = (sight.completed.clone(), 0);
+    let mut ended = FinishedPods::default();
     for pod in tracked {
         let (uid, at) = (pod.metadata().uid(), index(pod, job));
         let fails = has_failed(pod, job);
         if !can_remove_finalizer(sight, pod, fails, end) {
             continue;
         }
-        release.push(pod);
+        ended.release.push(pod);
         if pod.status().phase() == "Succeeded" && !failed.iter().any(|known| known == uid) {
             match at.filter(|_| is_indexed(job)) {
                 Some(at) if !completed.has(at) => {
@@ -162,12 +174,15 @@ fn count_ended<'a>(
         } else if fails || end.is_some_and(|end| !end.success) {
             let valid = !is_indexed(job) || at.is_some();
             let known = failed.iter().any(|known| known == uid);
-            if valid && !known && failure(job, pod) != FailureAction::Ignored {
-                failed.push(uid.into());
+            if valid && !known {
+                ended.policy_actions.extend(policy_action(job, pod).map(str::to_owned));
+                if failure(job, pod) != FailureAction::Ignored {
+                    failed.push(uid.into());
+                }
             }
         }
         if new + succeeded.len() + failed.len() >= MOST_UNCOUNTED {
-            full = true;
+            ended.full = true;
             break;
         }
     }
@@ -183,7 +198,7 @@ fn count_ended<'a>(
         .with_succeeded(succeeded.into_iter().collect::<List<String>>())
         .with_failed(failed.into_iter().collect::<List<String>>());
     status.set_uncounted_terminated_pods(lists);
-    (release, full)
+    ended
 }
 
 /// Whether the pod's finalizer is no longer needed.

@@ -3,7 +3,7 @@
 use api::{
     batch::{
         Job, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement,
-        PodFailurePolicyOnPodConditionsPattern, SuccessPolicy,
+        PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule, SuccessPolicy,
     },
     core::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus},
 };
@@ -30,6 +30,12 @@ pub(super) fn failure(job: &Job, pod: &Pod) -> FailureAction {
         .map_or(FailureAction::Counts, |policy| match_failure_policy(policy, pod))
 }
 
+/// The action of the podFailurePolicy rule that matches the pod; `None` if none does.
+pub(super) fn policy_action<'a>(job: &'a Job, pod: &Pod) -> Option<&'a str> {
+    let (_, rule, _) = matching_rule(job.spec().pod_failure_policy()?, pod)?;
+    Some(rule.action())
+}
+
 /// The message that names the first rule of the successPolicy that is met.
 pub(super) fn success(
     policy: &SuccessPolicy,
@@ -52,8 +58,25 @@ pub(super) fn success(
 }
 
 fn match_failure_policy(policy: &PodFailurePolicy, pod: &Pod) -> FailureAction {
-    for (at, rule) in policy.rules().iter().enumerate() {
-        let key = NamespacedName::from_meta(pod.metadata());
+    let Some((at, rule, why)) = matching_rule(policy, pod) else { return FailureAction::Counts };
+    match rule.action() {
+        "Ignore" => FailureAction::Ignored,
+        "FailIndex" => FailureAction::FailsIndex,
+        "FailJob" => FailureAction::FailsJob(format!("{why} matching FailJob rule at index {at}")),
+        _ => FailureAction::Counts,
+    }
+}
+
+/// The first rule that matches the pod: its index, the rule, and what matched.
+fn matching_rule<'a>(
+    policy: &'a PodFailurePolicy,
+    pod: &Pod,
+) -> Option<(usize, &'a PodFailurePolicyRule, String)> {
+    let key = NamespacedName::from_meta(pod.metadata());
+    policy.rules().iter().enumerate().find_map(|(at, rule)| {
+        if !matches!(rule.action(), "Ignore" | "FailIndex" | "Count" | "FailJob") {
+            return None; // an action that this version does not know
+        }
         let found = match rule.on_exit_codes() {
             Some(codes) => exited(pod.status(), codes).map(|container| {
                 let name = container.name();
@@ -64,19 +87,8 @@ fn match_failure_policy(policy: &PodFailurePolicy, pod: &Pod) -> FailureAction {
             None => condition(pod.status(), rule.on_pod_conditions())
                 .map(|name| format!("Pod {key} has condition {name}")),
         };
-        match (found, rule.action()) {
-            (Some(_), "Ignore") => return FailureAction::Ignored,
-            (Some(_), "FailIndex") => return FailureAction::FailsIndex,
-            (Some(_), "Count") => return FailureAction::Counts,
-            (Some(why), "FailJob") => {
-                return FailureAction::FailsJob(format!(
-                    "{why} matching FailJob rule at index {at}"
-                ));
-            }
-            _ => {}
-        }
-    }
-    FailureAction::Counts
+        found.map(|why| (at, rule, why))
+    })
 }
 
 /// The container whose exit code matches the rule.

@@ -8,6 +8,7 @@
 
 pub(crate) mod eviction;
 mod health;
+mod metrics;
 mod taints;
 mod zones;
 
@@ -28,8 +29,11 @@ use runtime::{
     Requeue,
 };
 use schema::Kind;
+use tokio::time::Instant;
 
-use self::{health::NodeHealth, taints::EvictionPermission, zones::ZoneEvictionTimes};
+use self::{
+    health::NodeHealth, metrics::NodeMetrics, taints::EvictionPermission, zones::ZoneEvictionTimes,
+};
 use crate::Config;
 
 const LEASES: &str = "kube-node-lease";
@@ -47,6 +51,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         zone_evictions: Mutex::default(),
         grace: i64::try_from(config.node_monitor_grace.as_secs()).unwrap_or(i64::MAX / 2),
         events: EventRecorder::start(cx, "node-controller", ""),
+        metrics: NodeMetrics::start(cx),
         clock: config.clock.clone(),
     };
     Controller::new("nodelifecycle", cx, lifecycle)
@@ -73,6 +78,7 @@ struct NodeLifecycle {
     zone_evictions: Mutex<ZoneEvictionTimes>,
     grace: i64,
     events: EventRecorder,
+    metrics: NodeMetrics,
     clock: Arc<dyn Clock>,
 }
 
@@ -80,10 +86,20 @@ impl Reconcile for NodeLifecycle {
     type Kind = Node;
 
     async fn reconcile(&self, key: &NamespacedName, node: Option<Node>) -> Result<Requeue, Error> {
-        let Some(mut node) = node else {
+        let Some(node) = node else {
             self.forget(key);
             return Ok(Requeue::OnChange);
         };
+        let began = Instant::now();
+        let done = self.update_health(key, node).await;
+        self.metrics.updated_health(began.elapsed());
+        done
+    }
+}
+
+impl NodeLifecycle {
+    /// Sets conditions, taints and the readiness of pods by the node's heartbeat.
+    async fn update_health(&self, key: &NamespacedName, mut node: Node) -> Result<Requeue, Error> {
         let now = self.clock.now();
         let lease = self.leases.get(&NamespacedName::new(LEASES, &key.name));
         let mut left = self.look(&node, lease.as_ref(), now);
@@ -100,15 +116,17 @@ impl Reconcile for NodeLifecycle {
         let evict = self.evict(&node, now);
         if let Some(aligned) = taints::with_expected_taints(&node, evict, now) {
             let because = node.write_cause("taints follow the state of the node");
+            let was_evicting = taints::is_evicting(&node);
             node = self.nodes.with_cause(&because).update(aligned).await?;
+            if taints::is_evicting(&node) && !was_evicting {
+                self.metrics.evicted(&node);
+            }
         }
         self.mark_pods(&node, now).await?;
         let wait = if left > 0 { wait_seconds(left) } else { PERIOD };
         Ok(Requeue::After(if node.is_ready() { wait } else { wait.min(PERIOD) }))
     }
-}
 
-impl NodeLifecycle {
     /// Updates the heartbeat; returns the seconds until the node's status becomes Unknown.
     fn look(&self, node: &Node, lease: Option<&Lease>, now: i64) -> i64 {
         let name = Text::from(node.metadata().name());

@@ -37,7 +37,7 @@ pub(super) fn decide(
     now: i64,
 ) -> EvictionPermission {
     let mut zones = BTreeMap::<String, Zone>::new();
-    for other in all.iter().filter(|other| other.metadata().labels().get(EXCLUDED).is_none()) {
+    for other in all.iter().filter(|other| counts_for_zone(other)) {
         let zone = zones.entry(zone_of(other)).or_default();
         *if other.is_ready() { &mut zone.ready } else { &mut zone.lost } += 1;
     }
@@ -73,10 +73,20 @@ impl Zone {
     }
 }
 
-fn zone_of(node: &Node) -> String {
+/// Whether the node counts for the health of its zone.
+pub(super) fn counts_for_zone(node: &Node) -> bool {
+    node.metadata().labels().get(EXCLUDED).is_none()
+}
+
+/// The region and the zone of a node, empty where it has none.
+pub(super) fn region_and_zone(node: &Node) -> (&str, &str) {
     let label = |name| node.metadata().labels().get(name).unwrap_or_default();
-    let (region, zone) = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone");
-    format!("{}/{}", label(region), label(zone))
+    (label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
+}
+
+fn zone_of(node: &Node) -> String {
+    let (region, zone) = region_and_zone(node);
+    format!("{region}/{zone}")
 }
 
 #[cfg(test)]

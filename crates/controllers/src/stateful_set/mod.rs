@@ -5,8 +5,10 @@
 //!  plan.rs       plan: create, scale, rolling update, in order or in parallel
 //!  pod.rs        a pod by its ordinal, and its claims
 //!  retention.rs  owner references of the claims
+//!  metrics.rs    unavailable replicas
 //! ```
 
+mod metrics;
 mod plan;
 mod pod;
 mod retention;
@@ -21,7 +23,9 @@ use api::{
 };
 use client::Error;
 use object::{Clock, NamespacedName, WriteCause, wait_seconds};
-use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue, Step};
+use runtime::{
+    CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue, Step, metrics::Metrics,
+};
 
 use self::plan::{Action, PlanInput, plan};
 use crate::{
@@ -37,6 +41,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         claims: cx.cached_api(),
         revisions: cx.cached_api(),
         events: EventRecorder::start(cx, "statefulset-controller", ""),
+        metrics: cx.metrics().clone(),
         clock: config.clock.clone(),
     };
     index_orphans(&sets.pods);
@@ -57,6 +62,7 @@ struct StatefulSets {
     claims: CachedApi<PersistentVolumeClaim>,
     revisions: CachedApi<ControllerRevision>,
     events: EventRecorder,
+    metrics: Metrics,
     clock: Arc<dyn Clock>,
 }
 
@@ -68,7 +74,10 @@ impl Reconcile for StatefulSets {
         key: &NamespacedName,
         set: Option<StatefulSet>,
     ) -> Result<Requeue, Error> {
-        let Some(set) = set else { return Ok(Requeue::OnChange) };
+        let Some(set) = set else {
+            metrics::forget(key, &self.metrics);
+            return Ok(Requeue::OnChange);
+        };
         let member = |pod: &Pod| pod::ordinal(&set, pod).is_some();
         let pods = claim_owned_if(&set, &self.sets, &self.pods, member).await?;
         let claims = if set.spec().volume_claim_templates().is_empty() {
@@ -84,6 +93,7 @@ impl Reconcile for StatefulSets {
             pods,
             now: self.clock.now(),
         };
+        metrics::report(&scene, &self.metrics);
         let steps = plan(&scene);
         let recorded = steps.iter().any(|step| matches!(step.action, Action::CreateRevision(_)));
         let mut failed = Ok(());

@@ -228,9 +228,7 @@ impl Planner<'_> {
     fn roll(&mut self, pods: &[&Pod], ordered: bool) {
         let set = self.scene.set;
         let rolling = set.spec().update_strategy().rolling_update();
-        let most = rolling.and_then(|rolling| rolling.max_unavailable());
-        let most = most.unwrap_or(IntOrString::Int(1)).scaled_value(set.spec().replicas(), false);
-        let most = usize::try_from(most.unwrap_or(1).max(1)).unwrap_or(1);
+        let most = max_unavailable(set);
         let partition =
             rolling.and_then(RollingUpdateStatefulSetStrategy::partition).unwrap_or_default();
         let partition = usize::try_from(partition).unwrap_or_default().min(pods.len());
@@ -302,6 +300,14 @@ impl Planner<'_> {
     fn step(&mut self, act: Action, rule: &str) {
         self.steps.push(Step { action: act, cause: self.scene.set.write_cause(rule) });
     }
+}
+
+/// How many pods may be unavailable during a rolling update.
+pub(super) fn max_unavailable(set: &StatefulSet) -> usize {
+    let rolling = set.spec().update_strategy().rolling_update();
+    let most = rolling.and_then(|rolling| rolling.max_unavailable());
+    let most = most.unwrap_or(IntOrString::Int(1)).scaled_value(set.spec().replicas(), false);
+    usize::try_from(most.unwrap_or(1).max(1)).unwrap_or(1)
 }
 
 fn runs(pod: &Pod) -> bool {

@@ -85,6 +85,11 @@ async fn what_is_to_be_orphaned_is_orphaned_though_a_cache_lacks_it() {
         found => Err(found),
     })
     .await;
+    let mut metrics = String::new();
+    cx.metrics().write(&mut metrics);
+    let failed = "\ngarbagecollector_controller_resources_sync_error_total ";
+    let count = metrics.split_once(failed).and_then(|(_, rest)| rest.lines().next());
+    assert!(count.is_some_and(|count| count != "0"), "resources that could not be listed count");
     sleep(Duration::from_secs(2)).await;
     for name in ["one", "two"] {
         let pod = pods.get(&key::<Pod>(name)).await.expect("it was to be orphaned");

@@ -9,6 +9,7 @@ mod hostile;
 mod identity;
 mod job;
 mod limits;
+mod metrics;
 mod policies;
 mod rights;
 mod stateful_set;

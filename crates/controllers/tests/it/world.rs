@@ -147,6 +147,30 @@ impl World {
         async move { found.await.into_iter().find(|event| is(event)).expect("it was found") }
     }
 
+    /// Waits until the metrics of the controllers contain all these lines. A line that ends with
+    /// ` +` is a prefix of one whose value is not zero.
+    #[track_caller]
+    pub(crate) fn until_metrics(&self, lines: &[&str]) -> impl Future<Output = ()> {
+        let metrics = self.cx.metrics().clone();
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        until("metrics", async move || {
+            let mut text = String::new();
+            metrics.write(&mut text);
+            let is = |wanted: &String, line: &str| match wanted.strip_suffix('+') {
+                Some(start) => line.strip_prefix(start).is_some_and(|value| value != "0"),
+                None => line == wanted,
+            };
+            let missing = lines.iter().filter(|wanted| !text.lines().any(|line| is(wanted, line)));
+            let missing: Vec<_> = missing.collect();
+            let same = |line: &&str| {
+                let name = |line: &str| line.split(['{', ' ']).next().map(str::to_owned);
+                missing.iter().any(|wanted| name(wanted) == name(line))
+            };
+            let seen: Vec<_> = text.lines().filter(same).collect();
+            if missing.is_empty() { Ok(()) } else { Err(format!("{missing:#?} seen {seen:#?}")) }
+        })
+    }
+
     pub(crate) async fn stop(self) {
         self.cx.stop().await;
         self.cluster.stop().await;

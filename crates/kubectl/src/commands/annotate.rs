@@ -131,7 +131,10 @@ fn read<'a>(changes: &'a [String], what: &MetadataField) -> Result<Changes<'a>> 
         } else if let Some(name) = change.strip_suffix('-') {
             remove.push(name);
         } else {
-            return Err(CommandError::error(format!("unknown {} spec: {change}", what.noun)));
+            return Err(CommandError::error(format!(
+                "all resources must be specified before {} changes: {change}",
+                what.noun
+            )));
         }
     }
     for name in &remove {
@@ -227,4 +230,14 @@ fn one(call: &Invocation<'_>, info: &Info, change: &Change<'_>, output: &OutputF
     };
     let suffix = if call.flags.is_true("local") { "" } else { dry_run.suffix() };
     output.print(call, &object, &format!("{done}{suffix}"))
+}
+
+#[test]
+fn resources_come_before_changes() {
+    let words = ["a=b".to_owned(), "pod/c".to_owned()];
+    for (what, noun) in [(&LABELS, "label"), (&ANNOTATIONS, "annotation")] {
+        let said = read(&words, what).err().map(|fail| fail.message());
+        let expected = format!("all resources must be specified before {noun} changes: pod/c");
+        assert_eq!(said, Some(expected));
+    }
 }

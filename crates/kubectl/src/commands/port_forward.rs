@@ -120,8 +120,10 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
         "" => 0,
         local if local == remote && local.parse::<u16>().is_err() => target,
         local => local.parse().map_err(|_| {
+            let digits = local.bytes().all(|byte| byte.is_ascii_digit());
+            let why = if digits { "value out of range" } else { "invalid syntax" };
             CommandError::error(format!(
-                "error parsing local port {}: invalid syntax",
+                "error parsing local port '{local}': strconv.ParseUint: parsing {}: {why}",
                 object::quote::quote(local)
             ))
         })?,
@@ -198,4 +200,20 @@ async fn serve(
         _ = futures_util::future::join_all(accept) => Ok(()),
         () = carrier.lost() => Err(CommandError::error("lost connection to pod")),
     }
+}
+
+#[test]
+fn local_ports_are_numbers_that_fit() {
+    let refused = |text: &str| pair(text, &Value::Null, None).err().map(|fail| fail.message());
+    assert_eq!(
+        refused("99999:80").as_deref(),
+        Some(
+            "error parsing local port '99999': strconv.ParseUint: parsing \"99999\": value out of range"
+        )
+    );
+    assert_eq!(
+        refused("a:80").as_deref(),
+        Some("error parsing local port 'a': strconv.ParseUint: parsing \"a\": invalid syntax")
+    );
+    assert_eq!(refused("8080:80"), None);
 }

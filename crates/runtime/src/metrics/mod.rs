@@ -137,6 +137,13 @@ impl Metrics {
         }
     }
 
+    /// Removes one series of a family, when the object that it is about is gone.
+    pub fn remove(&self, family: &Family, labels: &[&str]) {
+        if let Some(registered) = lock(&self.shared.families).get_mut(family.name) {
+            registered.series.retain(|own, _| !own.iter().eq(labels));
+        }
+    }
+
     /// Calls `collect` before the metrics are read, as long as `owner` lives.
     pub fn on_read<T: Send + Sync + 'static>(
         &self,

@@ -73,6 +73,18 @@ impl Histogram {
         self.observe(took.as_secs_f64());
     }
 
+    /// Observes whole seconds, such as the difference of two times of objects.
+    pub fn observe_seconds(&self, seconds: i64) {
+        let seconds =
+            i32::try_from(seconds).unwrap_or(if seconds < 0 { i32::MIN } else { i32::MAX });
+        self.observe(seconds.into());
+    }
+
+    /// Observes a number of things.
+    pub fn observe_count(&self, count: usize) {
+        self.observe(u32::try_from(count).unwrap_or(u32::MAX).into());
+    }
+
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
     }

@@ -10,7 +10,8 @@ pub(super) fn write_header(family: &Family, out: &mut String) {
         Kind::Gauge => "gauge",
         Kind::Histogram(_) => "histogram",
     };
-    let Family { name, help, .. } = family;
+    let name = family.name;
+    let help = family.help.replace('\\', "\\\\").replace('\n', "\\n");
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
 }
 

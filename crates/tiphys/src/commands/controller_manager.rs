@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use apiserver::GivenFlags;
 use clap::{ArgAction, Parser};
 use client::{Client, Kubeconfig};
 use controllers::{Config, SigningConfig};
@@ -29,6 +30,9 @@ const NAME: &str = "kube-controller-manager";
 
 #[derive(Parser)]
 pub(crate) struct Arguments {
+    /// First, because the others remove their values.
+    #[command(flatten)]
+    as_given: GivenFlags,
     /// How to reach the API server, and as whom.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -209,7 +213,13 @@ impl ServingComponent for Arguments {
         accounts["RootCAFile"] = file(&self.root_ca_file);
         let mut configuration = Value::object();
         configuration["kubecontrollermanager.config.k8s.io"] = own;
-        ServedComponent { name: NAME, port: 10_257, tolerate_lookup_failure: false, configuration }
+        ServedComponent {
+            name: NAME,
+            port: 10_257,
+            tolerate_lookup_failure: false,
+            configuration,
+            flags: self.as_given.all::<Self>(),
+        }
     }
 }
 
@@ -269,6 +279,9 @@ mod tests {
         let unused = flags(&["--cluster-cidr=10.1.0.0/16"]).config().unwrap();
         assert!(unused.cluster_cidr.is_empty(), "not without --allocate-node-cidrs");
         assert!(flags(&["--root-ca-file=/nowhere"]).config().is_err());
+        let shown = flags(&["--node-cidr-mask-size=25"]).component().flags;
+        assert_eq!((&*shown["node-cidr-mask-size"], &*shown["cluster-cidr"]), ("25", ""));
+        assert_eq!(&*shown["secure-port"], "", "of the flags of serving too");
         assert!(refused(&["--controllers=*,nothing"]) && refused(&["--unknown-flag"]));
     }
 

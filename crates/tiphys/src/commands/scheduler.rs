@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
+use apiserver::GivenFlags;
 use clap::Parser;
 use client::{Client, Kubeconfig};
 use object::Value;
@@ -19,6 +20,9 @@ const NAME: &str = "kube-scheduler";
 
 #[derive(Parser)]
 pub(crate) struct Arguments {
+    /// First, because the others remove their values.
+    #[command(flatten)]
+    as_given: GivenFlags,
     /// How to reach the API server, and as whom.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -93,6 +97,12 @@ impl ServingComponent for Arguments {
     fn component(&self) -> ServedComponent {
         let mut configuration = Value::object();
         configuration["componentconfig"] = self.configuration();
-        ServedComponent { name: NAME, port: 10_259, tolerate_lookup_failure: true, configuration }
+        ServedComponent {
+            name: NAME,
+            port: 10_259,
+            tolerate_lookup_failure: true,
+            configuration,
+            flags: self.as_given.all::<Self>(),
+        }
     }
 }

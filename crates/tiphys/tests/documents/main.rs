@@ -28,6 +28,11 @@ fn the_first_week_on_one_node() {
 }
 
 #[test]
+fn the_first_week_when_it_fails() {
+    on_one_node("first-fails", "tests/first_week/when-it-fails.md", None);
+}
+
+#[test]
 fn the_first_week_on_two_nodes() {
     on_two_nodes("first-week", "tests/first_week/two-nodes.md", None);
 }

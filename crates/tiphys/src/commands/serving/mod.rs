@@ -1,4 +1,4 @@
-//! The HTTPS server of the controller manager and the scheduler: health, metrics and configz, with authentication and
+//! The HTTPS server of the controller manager and the scheduler: health, metrics, configz, statusz and flagz, with authentication and
 //! authorization delegated to the API server.
 
 mod delegated;
@@ -6,12 +6,19 @@ mod flags;
 #[cfg(test)]
 mod tests;
 
-use std::{convert::Infallible, fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, convert::Infallible, fs, net::SocketAddr, path::PathBuf, sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
+use apiserver::zpages::{ProcessState, Zpage, flagz, statusz};
 use bytes::Bytes;
 use client::Client;
-use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, WARNING},
+};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -42,6 +49,9 @@ const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often certificate files are reloaded.
 const CERT_POLL_PERIOD: Duration = Duration::from_mins(1);
+/// What `/statusz` lists.
+const PATHS: [&str; 7] =
+    ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"];
 const PLAIN: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
@@ -71,6 +81,8 @@ pub(crate) struct ServedComponent {
     pub(super) tolerate_lookup_failure: bool,
     /// Its configuration, by the group of its kind.
     pub(super) configuration: Value,
+    /// Every flag with its value, for `/flagz`.
+    pub(super) flags: BTreeMap<String, String>,
 }
 
 /// The serving certificate and the TLS settings.
@@ -143,7 +155,8 @@ fn serve_on(
     cx.spawn("certificates", watch_certificates(cx.clone(), certificates, tls.clone()));
     report_build(cx.metrics());
     let metrics = cx.metrics().clone();
-    let serving = Arc::new(SecureServer { component, delegated, metrics });
+    let since = SystemClock.now();
+    let serving = Arc::new(SecureServer { component, delegated, metrics, since });
     cx.spawn("serving", serving.accept(cx.clone(), listener, tls));
     Ok(())
 }
@@ -196,6 +209,8 @@ struct SecureServer {
     component: ServedComponent,
     delegated: DelegatedAuth,
     metrics: Metrics,
+    /// Start time, in seconds since 1970.
+    since: i64,
 }
 
 type Answer = Response<Full<Bytes>>;
@@ -259,7 +274,9 @@ impl SecureServer {
                     let nothing = ResourceRef { group: "", resource: "", name: "" };
                     return Ok(failure(&Status::forbidden(nothing, &why)));
                 }
-                Ok(serving.answer(path, request.uri().query().unwrap_or_default()))
+                let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+                let query = request.uri().query().unwrap_or_default();
+                Ok(serving.answer(path, query, accept.unwrap_or_default()))
             }
         });
         let mut builder = Builder::new(TokioExecutor::new());
@@ -270,7 +287,7 @@ impl SecureServer {
         }
     }
 
-    fn answer(&self, path: &str, query: &str) -> Answer {
+    fn answer(&self, path: &str, query: &str, accept: &str) -> Answer {
         let verbose =
             query.split('&').any(|word| word == "verbose" || word.starts_with("verbose="));
         match path {
@@ -290,9 +307,32 @@ impl SecureServer {
                 let text = to_json(&self.component.configuration);
                 answer(StatusCode::OK, "application/json", text)
             }
+            "/statusz" => {
+                let process = ProcessState {
+                    since: self.since,
+                    now: SystemClock.now(),
+                    version: server::VERSION,
+                    paths: &PATHS,
+                };
+                zpage(statusz(self.component.name, accept, &process))
+            }
+            "/flagz" => zpage(flagz(self.component.name, accept, &self.component.flags)),
             _ => answer(StatusCode::NOT_FOUND, PLAIN, "404 page not found\n"),
         }
     }
+}
+
+fn zpage(page: Result<Zpage, Status>) -> Answer {
+    let page = match page {
+        Ok(page) => page,
+        Err(status) => return failure(&status),
+    };
+    let mut answer = answer(StatusCode::OK, PLAIN, page.body);
+    let headers = answer.headers_mut();
+    headers.extend(HeaderValue::from_str(&page.content_type).ok().map(|form| (CONTENT_TYPE, form)));
+    let warning = page.warning.and_then(|warning| HeaderValue::from_str(&warning).ok());
+    headers.extend(warning.map(|warning| (WARNING, warning)));
+    answer
 }
 
 fn failure(status: &Status) -> Answer {

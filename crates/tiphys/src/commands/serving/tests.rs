@@ -86,6 +86,7 @@ impl Place {
             port: 0,
             tolerate_lookup_failure: false,
             configuration,
+            flags: BTreeMap::from([("secure-port".to_owned(), "0".to_owned())]),
         };
         let flags = flags(&words);
         let delegated = flags.delegated(component.tolerate_lookup_failure, None).await.unwrap();
@@ -177,6 +178,16 @@ async fn the_api_server_says_who_may() {
     let (_, verbose) = get(&root, "/readyz?verbose", &[]).await;
     assert_eq!(verbose, "[+]ping ok\nreadyz check passed\n");
     assert_eq!(get(&root, "/nowhere", &[]).await.0, 404);
+    let (code, said) = get(&root, "/statusz", &[]).await;
+    assert!(code == 200 && said.starts_with("\ntest statusz\nWarning: "), "{said}");
+    assert!(said.contains("\nBinary version= 1.37.1\nEmulation version= 1.37\nPaths= /configz "));
+    let object = ("accept", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz");
+    let (_, said) = get(&root, "/flagz", &[object]).await;
+    let said = from_json(said.as_bytes()).unwrap();
+    assert_eq!(said["metadata"]["name"].as_str(), Some("test"));
+    assert_eq!(said["flags"]["secure-port"].as_str(), Some("0"));
+    assert_eq!(get(&root, "/flagz", &[("accept", "image/png")]).await.0, 406);
+    assert_eq!(get(&alice, "/flagz", &[]).await.0, 403);
 
     let masters = [("x-user", "p"), ("x-group", "system:masters")];
     let proxy = place.client(port, &place.front, "proxy", &[]);
@@ -247,7 +258,12 @@ async fn how_it_is_served() {
     config.add(std::path::Path::new("x"), text).unwrap();
     let cx = Context::new(&Client::new(config.config(None).unwrap()));
     let configuration = Value::Null;
-    let component =
-        ServedComponent { name: "x", port: 1, tolerate_lookup_failure: true, configuration };
+    let component = ServedComponent {
+        name: "x",
+        port: 1,
+        tolerate_lookup_failure: true,
+        configuration,
+        flags: BTreeMap::new(),
+    };
     serve(&cx, &nowhere, component).await.unwrap();
 }
