@@ -166,7 +166,7 @@ impl PodGc {
     async fn gc_terminated(&self, most: usize) {
         for pod in surplus(self.pods.all(), most) {
             if let Err(error) = self.fail_and_delete(&pod, None, "too many pods have ended").await {
-                warn!(%error, pod = pod.metadata().name(), "cannot delete an ended pod");
+                warn!(%error, pod = pod.metadata().name(), "cannot delete a finished pod");
             }
         }
         let known = self.nodes.all();

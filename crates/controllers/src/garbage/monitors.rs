@@ -101,7 +101,7 @@ impl Collector {
         let mut synced = monitor.cache.synced();
         if !matches!(timeout(SYNC, synced.wait_for(|synced| *synced)).await, Ok(Ok(_))) {
             let ApiResource { group, version, plural, .. } = &monitor.resource;
-            warn!(%group, %version, %plural, "cannot be listed; others are collected without it");
+            warn!(%group, %version, %plural, "cannot list a resource; collecting the others without it");
             return;
         }
         let mut graph = self.graph(); // locked first, so that new objects do not count as deleted
