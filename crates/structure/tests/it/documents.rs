@@ -38,7 +38,7 @@ fn every_step_of_a_flow_names_a_function() {
         for step in STEP.find_iter(text) {
             count += 1;
             let mut links = LINK.captures_iter(step.as_str()).map(|link| link.extract::<2>().1);
-            if !links.any(|[name, to]| name.starts_with('`') && to.ends_with(".rs")) {
+            if !links.any(|[name, to]| name.starts_with('`') && file_ends(Path::new(to), ".rs")) {
                 wrong.push(format!("{}: {}", path.display(), step.as_str()));
             }
         }
@@ -86,7 +86,8 @@ fn check(root: &Path, path: &Path, text: &str) -> Vec<String> {
         let target = root.join(named.trim_end_matches([',', '.', ':', ')']));
         if is_placeholder(named) {
             continue;
-        } else if !target.exists() {
+        }
+        if !target.exists() {
             wrong.push(format!("{place}: there is no {named}"));
         } else if let Some(name) = found.get(2).map(|name| name.as_str())
             && target.is_file()
