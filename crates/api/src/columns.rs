@@ -12,7 +12,7 @@ pub(crate) fn text_or_none(text: &str) -> Value {
     if text.is_empty() { NONE.into() } else { text.into() }
 }
 
-/// `text`, or that nobody has set it.
+/// `text`, or the placeholder for a value that is not set.
 pub(crate) fn text_or_unset(text: &str) -> Value {
     if text.is_empty() { "<unset>".into() } else { text.into() }
 }

@@ -1,4 +1,4 @@
-//! Counting changes of what is desired.
+//! The generation: counts changes of the desired state.
 
 use object::ObjectMeta;
 

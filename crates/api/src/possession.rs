@@ -1,4 +1,4 @@
-//! The seam to cryptography: whoever can tell whether a signature is a key's installs it.
+//! The interface to cryptography, which this crate does not contain: a verifier of signatures is installed at start.
 
 use std::sync::OnceLock;
 

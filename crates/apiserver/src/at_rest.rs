@@ -67,11 +67,11 @@ impl EncryptionAtRest {
             match EncryptionConfig::parse(&text) {
                 Ok(config) => {
                     self.encryption.replace(&config);
-                    info!(file = %self.file.display(), "the encryption configuration has changed");
+                    info!(file = %self.file.display(), "reloaded the encryption configuration");
                     self.rewrite(&registry).await;
                 }
                 Err(error) => {
-                    error!(%error, "the encryption configuration makes no sense; the last one stays");
+                    error!(%error, "invalid encryption configuration; keeping the previous one");
                 }
             }
             self.text = text;
@@ -81,12 +81,14 @@ impl EncryptionAtRest {
     async fn rewrite(&self, registry: &Registry) {
         for ResourceLocation { resource, group, .. } in self.encryption.encrypted() {
             match registry.rewrite(&group, &resource).await {
-                Ok(count) => info!(resource, group, count, "written anew with the first key"),
+                Ok(count) => {
+                    info!(resource, group, count, "rewrote objects with the first encryption key")
+                }
                 Err(status) => warn!(
                     resource,
                     group,
                     error = status.message(),
-                    "not all could be written anew"
+                    "cannot rewrite all objects with the first encryption key"
                 ),
             }
         }

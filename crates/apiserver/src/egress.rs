@@ -155,7 +155,7 @@ fn proxy(connection: &Value) -> Result<Option<Proxy>> {
     match text(connection, "proxyProtocol") {
         "Direct" => return Ok(None),
         "GRPC" => bail!(
-            "proxyProtocol GRPC is not supported: say HTTPConnect, which the same proxies take"
+            "proxyProtocol GRPC is not supported; use HTTPConnect, which the same proxies support"
         ),
         _ => {}
     }

@@ -297,28 +297,28 @@ impl Default for ExternalSignerMetrics {
         Self {
             last: GaugeVec::new(name(
                 "apiserver_externaljwt_fetch_keys_success_timestamp",
-                "When the external signer last gave its keys.",
+                "Time of the last successful fetch of keys from the external signer.",
                 &[],
             )),
             data: GaugeVec::new(name(
                 "apiserver_externaljwt_fetch_keys_data_timestamp",
-                "From when the keys of the external signer are.",
+                "Data timestamp of the keys of the external signer.",
                 &[],
             )),
             fetched: CounterVec::new(name(
                 "apiserver_externaljwt_fetch_keys_request_total",
-                "How often the external signer was asked for its keys.",
+                "Fetches of keys from the external signer, by code.",
                 &["code"],
             )),
             signed: CounterVec::new(name(
                 "apiserver_externaljwt_sign_request_total",
-                "How often the external signer was asked for a token.",
+                "Requests for tokens to the external signer, by code.",
                 &["code"],
             )),
             seconds: HistogramVec::new(
                 name(
                     "apiserver_externaljwt_request_duration_seconds",
-                    "How long the external signer took.",
+                    "Latency of requests to the external signer in seconds.",
                     &["code", "method"],
                 ),
                 SECONDS,

@@ -89,7 +89,7 @@ pub(crate) fn gates(
             if NOT_DONE.contains(name) {
                 ensure!(
                     on != Some(true),
-                    "feature gate {name} cannot be set to true: this server does not have what it turns on"
+                    "feature gate {name} cannot be set to true: this server does not implement the feature"
                 );
                 off.push(*name);
                 continue;
@@ -560,7 +560,7 @@ mod tests {
         assert!(told("EventedPLEG=true").contains("no such switch"));
         for name in NOT_DONE {
             let said = told(&format!("{name}=true"));
-            assert!(said.contains("does not have what it turns on"), "{said}");
+            assert!(said.contains("does not implement the feature"), "{said}");
             assert!(!of(&format!("{name}=false")).expect("so it is").is_enabled(name));
             assert!(!of("").expect("nothing").is_enabled(name), "{name} is not reported as on");
         }

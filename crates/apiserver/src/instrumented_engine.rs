@@ -32,11 +32,17 @@ impl<V> InstrumentedEngine<V> {
         let name = |name, help| MetricDesc { name, help, labels: LABELS };
         let tally = Arc::new(EtcdRequestMetrics {
             seconds: HistogramVec::new(
-                name("etcd_request_duration_seconds", "How long etcd took."),
+                name("etcd_request_duration_seconds", "Latency of requests to etcd in seconds."),
                 SECONDS,
             ),
-            requests: CounterVec::new(name("etcd_requests_total", "What was asked of etcd.")),
-            errors: CounterVec::new(name("etcd_request_errors_total", "What etcd did not do.")),
+            requests: CounterVec::new(name(
+                "etcd_requests_total",
+                "Requests to etcd, by operation and resource.",
+            )),
+            errors: CounterVec::new(name(
+                "etcd_request_errors_total",
+                "Failed requests to etcd, by operation and resource.",
+            )),
         });
         (Self { engine, tally: tally.clone() }, tally)
     }

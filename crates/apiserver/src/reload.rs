@@ -53,13 +53,13 @@ impl WatchedFiles {
             let files = names.join(", ");
             let changed = panics::catch("reload", &mut change);
             match changed.unwrap_or_else(|why| Err(why.into())) {
-                Ok(()) => tracing::info!(files, "changed, and taken over"),
+                Ok(()) => tracing::info!(files, "reloaded changed files"),
                 Err(error) => {
                     let error = format!("{error:#}");
                     tracing::error!(
                         files,
                         error,
-                        "changed, and makes no sense: the last content stays"
+                        "invalid content of changed files; keeping the previous one"
                     );
                 }
             }

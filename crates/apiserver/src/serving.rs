@@ -114,7 +114,7 @@ impl ServingCertificates {
             }
             match self.refresh(now) {
                 Ok(()) => {
-                    info!("certificates have changed, and are used from now on");
+                    info!("reloaded changed certificates");
                     self.publish_cas(&registry).await;
                 }
                 Err(error) => {
@@ -140,7 +140,7 @@ impl ServingCertificates {
             Err(error) => Err(format!("{error:#}")),
         };
         if let Err(why) = told {
-            error!(why, "extension servers cannot be told whom to believe");
+            error!(why, "cannot write extension-apiserver-authentication");
         }
     }
 
@@ -169,7 +169,7 @@ impl ServingCertificates {
         let dir = Dir::open(&self.flags.data_dir.join("kubeconfig"))?;
         // A file that cannot be read is replaced: the administrator needs the new certificate.
         let existing = dir.read("admin").unwrap_or_else(|error| {
-            warn!(%error, "the administrator's kubeconfig is written anew");
+            warn!(%error, "cannot read the administrator's kubeconfig; replacing it");
             None
         });
         let file = admin_kubeconfig::merge(&existing.unwrap_or_default(), &new);
@@ -353,7 +353,7 @@ fn self_signed(folder: &Path, names: &ServerNames, now: i64) -> Result<(PathBuf,
     let chain = format!("{}{}", pair.certificate_pem(), authority.certificate_pem());
     dir.replace("apiserver.key", pair.key_pem().as_bytes(), 0o600)?;
     dir.replace("apiserver.crt", chain.as_bytes(), 0o644)?;
-    info!(folder = %folder.display(), "made a certificate of this server's own");
+    info!(folder = %folder.display(), "created a self-signed serving certificate");
     Ok((certificate, key))
 }
 

@@ -91,7 +91,7 @@ impl RunningServer {
     pub async fn stop(&self) {
         let left = timeout(GOODBYE, self.peer.leave(&self.server.registry)).await;
         if !matches!(left, Ok(Ok(()))) {
-            warn!("others could not be told that this server goes away: they will find out");
+            warn!("cannot delete the lease of this API server; it will expire");
         }
         self.server.stop(Duration::from_secs(10)).await;
     }
@@ -441,7 +441,7 @@ async fn bootstrap_cluster(
         // A webhook may reject it, perhaps because it is not running yet; so this is retried in the
         // background.
         Err(status) => {
-            warn!(error = status.message(), "not all is there that every cluster has");
+            warn!(error = status.message(), "cannot create all bootstrap objects yet; will retry");
             Some(Box::pin(publish_with_retry(Arc::downgrade(registry), facts, published)))
         }
     };

@@ -184,9 +184,9 @@ impl SpanExporter {
         match sent.await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                debug!(error, count, "spans are lost: the collector did not take them");
+                debug!(error, count, "the trace collector rejected spans; dropping them");
             }
-            Err(_) => debug!(count, "spans are lost: the collector did not answer"),
+            Err(_) => debug!(count, "the trace collector did not respond; dropping spans"),
         }
     }
 }

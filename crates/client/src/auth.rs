@@ -75,7 +75,7 @@ impl Auth {
             Self::TokenSource(issuer) => format!("Bearer {}", issuer.token().await?),
         };
         let mut value = HeaderValue::try_from(text)
-            .map_err(|_| Error::Invalid("the credentials cannot stand in a header".into()))?;
+            .map_err(|_| Error::Invalid("the credentials are not a valid header value".into()))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }

@@ -170,7 +170,7 @@ impl Client {
             if let Some(tell) = &self.config.on_warning {
                 tell.0(&text);
             } else {
-                debug!("the server warns: {text}");
+                debug!("warning from the API server: {text}");
             }
         }
     }

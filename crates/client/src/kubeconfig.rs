@@ -208,7 +208,7 @@ impl User<'_> {
     fn impersonation(&self) -> Result<HeaderMap, Error> {
         let mut headers = HeaderMap::new();
         let mut add = |name: &str, value: &str| {
-            let bad = || Error::Invalid(format!("{name}: {value:?} cannot stand in a header"));
+            let bad = || Error::Invalid(format!("{name}: {value:?} is not a valid header value"));
             let name = HeaderName::try_from(name).map_err(|_| bad())?;
             headers.append(name, HeaderValue::try_from(value).map_err(|_| bad())?);
             Ok::<_, Error>(())

@@ -112,7 +112,7 @@ impl Proxy {
         let mut said = Vec::new();
         while !said.ends_with(b"\r\n\r\n") {
             if said.len() > LONGEST_ANSWER {
-                return Err(refused("its answer is too long"));
+                return Err(refused("the response of the proxy is too long"));
             }
             said.push(io.read_u8().await?); // must not read beyond the response
         }
@@ -143,7 +143,7 @@ impl Proxy {
             io.flush().await?;
             io.read_exact(&mut chosen).await?;
             if chosen[1] != 0 {
-                return Err(refused("it does not know us"));
+                return Err(refused("the proxy rejected the credentials"));
             }
         }
         let mut say = vec![5, 1, 0, 3, length(host)?];

@@ -57,7 +57,7 @@ impl Response {
         let mut next = Some(second);
         while let Some(chunk) = next {
             if all.len() + chunk.len() > LARGEST {
-                return Err(Error::Decode("the answer is larger than 256 MiB".into()));
+                return Err(Error::Decode("the response is larger than 256 MiB".into()));
             }
             all.extend_from_slice(&chunk);
             next = self.chunk().await?;

@@ -53,7 +53,7 @@ impl Client {
         let tunnel = self.tunnel(Method::GET, path_and_query, "websocket", headers).await?;
         let said = |name| tunnel.headers.get(name).and_then(|value| value.to_str().ok());
         if said(SEC_WEBSOCKET_ACCEPT) != Some(&derive_accept_key(key.as_bytes())) {
-            return Err(Error::Decode("the server does not speak WebSocket".into()));
+            return Err(Error::Decode("the server does not support WebSocket".into()));
         }
         let protocol = said(SEC_WEBSOCKET_PROTOCOL).unwrap_or_default().to_owned();
         let stream = WebSocketStream::from_raw_socket(tunnel.io, Role::Client, None).await;

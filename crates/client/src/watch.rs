@@ -95,7 +95,11 @@ impl<K: ApiObject> Watch<K> {
                 self.read = BytesMut::new(); // a watch may be silent for long after a burst
             }
             match timeout_at(self.until, self.answer.chunk()).await {
-                Err(_) => return Err(Error::unavailable("the watch has gone silent")),
+                Err(_) => {
+                    return Err(Error::unavailable(
+                        "the watch received nothing, not even bookmarks",
+                    ));
+                }
                 Ok(chunk) => match chunk? {
                     Some(chunk) => self.read.extend_from_slice(&chunk),
                     None => return Ok(None),

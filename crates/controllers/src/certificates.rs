@@ -184,7 +184,7 @@ impl Reconcile for Cleaner {
     ) -> Result<Requeue, Error> {
         let now = self.clock.now();
         if let Some(old) = request.filter(|request| is_old(request, now)) {
-            let because = old.write_cause("nobody will read the request any more");
+            let because = old.write_cause("the request has expired");
             self.requests.with_cause(&because).delete(&old).await?;
         }
         Ok(Requeue::OnChange)
@@ -196,7 +196,7 @@ fn read(spec: &CertificateSigningRequestSpec) -> Option<CertificateRequest> {
     match CertificateRequest::from_pem(&pem) {
         Ok(request) => Some(request),
         Err(error) => {
-            warn!(%error, "a certificate request cannot be read");
+            warn!(%error, "cannot parse a CertificateSigningRequest");
             None
         }
     }

@@ -159,7 +159,7 @@ async fn adopt_and_release<O: Kind, K: Kind>(
     if !adopt.is_empty() && can_adopt(owner, owners).await? {
         for object in &adopt {
             let objects =
-                objects.with_cause(&owner.write_cause("labels match and nobody controls it"));
+                objects.with_cause(&owner.write_cause("its labels match and it has no controller"));
             let adopted = objects
                 .patch(&NamespacedName::from_meta(object.meta()), &adopt_patch(owner, object))
                 .await;

@@ -55,7 +55,10 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         CidrSet::new(&config.cluster_cidr, config.node_cidr_mask, &config.service_cidr)
     else {
         let (cidr, mask) = (&config.cluster_cidr, config.node_cidr_mask);
-        error!(cidr, mask, "not an IPv4 range that can be divided; nodes get none");
+        error!(
+            cidr,
+            mask, "--cluster-cidr is not an IPv4 range that can be divided; nodes get no podCIDR"
+        );
         return;
     };
     count_cidrs(cx, &config.cluster_cidr, ranges.count);

@@ -40,7 +40,7 @@ impl Reconcile for Cleaner {
         if left > 0 {
             return Ok(Requeue::After(wait_seconds(left)));
         }
-        let because = request.write_cause("nobody will read the request any more");
+        let because = request.write_cause("the request has expired");
         self.requests.with_cause(&because).delete(&request).await?;
         Ok(Requeue::OnChange)
     }

@@ -229,7 +229,7 @@ impl PodGc {
     async fn gc_terminated(&self, most: usize) {
         for pod in surplus(self.pods.all(), most) {
             if let Err(error) = self.collect(&pod, None, GcReason::Terminated).await {
-                warn!(%error, pod = pod.metadata().name(), "cannot delete an ended pod");
+                warn!(%error, pod = pod.metadata().name(), "cannot delete a finished pod");
             }
         }
         let known = self.nodes.all();

@@ -222,7 +222,7 @@ async fn protect<K: MetadataMut>(
 ) -> Result<Requeue, Error> {
     let Some(wanted) = finalizers(&object, finalizer, used) else { return Ok(Requeue::OnChange) };
     let because = object.write_cause(if object.is_terminating() {
-        "nobody uses it any more"
+        "it is not used any more"
     } else {
         "it must not go while it is used"
     });

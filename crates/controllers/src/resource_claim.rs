@@ -201,7 +201,7 @@ impl PodClaims {
             user["uid"] = pod.metadata().uid().into();
             all.push(user);
             set_users(&mut claim, all);
-            let because = pod.write_cause("the pod was placed by somebody else than the scheduler");
+            let because = pod.write_cause("the pod was not bound by the scheduler");
             self.claims.with_cause(&because).update_status(claim).await?;
         }
         Ok(())
@@ -281,7 +281,7 @@ impl Reconcile for ClaimRelease {
                 valid.push(user.clone());
             }
         }
-        let because = claim.write_cause("nobody uses the claim any more");
+        let because = claim.write_cause("the claim is not used any more");
         let claims = self.claims.with_cause(&because);
         let protected = claim.metadata().finalizers().iter().any(|own| own == FINALIZER);
         let free = valid.is_empty() && claim.status().allocation().is_some();

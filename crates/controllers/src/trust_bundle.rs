@@ -90,7 +90,7 @@ impl Publisher {
             Some(bundle) if *key == self.own => {
                 let filled = self.fill(&bundle);
                 if filled != bundle {
-                    let because = bundle.write_cause("the bundle is not what it should be");
+                    let because = bundle.write_cause("the bundle has changed");
                     self.bundles.with_cause(&because).update(filled).await?;
                 }
             }

@@ -145,7 +145,7 @@ impl Forwarder {
             let _permit = self.large_at_once.acquire().await.map_err(io::Error::other)?;
             answer = by_tcp(server, &bytes).await?;
             if !is_response_to(&message, &answer) {
-                return Err(io::Error::other("an answer to something else"));
+                return Err(io::Error::other("response does not match the query"));
             }
         }
         match answer.metadata.response_code {
@@ -174,7 +174,7 @@ async fn by_udp(server: SocketAddr, asked: &Message, bytes: &[u8]) -> io::Result
         let length = socket.recv(&mut buffer).await?;
         match Message::from_vec(&buffer[..length]) {
             Ok(answer) if is_response_to(asked, &answer) => return Ok(answer),
-            _ => debug!(%server, "an answer to something else"),
+            _ => debug!(%server, "response does not match the query"),
         }
     }
 }

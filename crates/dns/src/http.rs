@@ -29,7 +29,7 @@ pub(crate) async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                warn!(%error, "cannot accept");
+                warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }
@@ -47,7 +47,7 @@ pub(crate) async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
             let served =
                 admitted.run(panics::contain("dns", timeout(CONNECTION_TIMEOUT, connection))).await;
             if let Some(Ok(Ok(Err(error)))) = served {
-                debug!(%error, "a connection broke");
+                debug!(%error, "connection failed");
             }
         });
         while connections.try_join_next().is_some() {}

@@ -99,23 +99,13 @@ impl Metrics {
             );
         }
         for (name, kind, help, value) in [
-            ("coredns_cache_entries", "gauge", "Answers that are kept.", count(cached)),
-            (
-                "coredns_cache_hits_total",
-                "counter",
-                "Kept answers that were used.",
-                get(&self.hits),
-            ),
-            (
-                "coredns_cache_misses_total",
-                "counter",
-                "Questions that had to be asked.",
-                get(&self.misses),
-            ),
+            ("coredns_cache_entries", "gauge", "Number of cached responses.", count(cached)),
+            ("coredns_cache_hits_total", "counter", "Cache hits.", get(&self.hits)),
+            ("coredns_cache_misses_total", "counter", "Cache misses.", get(&self.misses)),
             (
                 "coredns_forward_failures_total",
                 "counter",
-                "Questions that nobody answered.",
+                "Forwarded queries that no upstream server answered.",
                 get(&self.failed),
             ),
         ] {
@@ -125,12 +115,12 @@ impl Metrics {
         self.request_duration.report(
             &mut text,
             "coredns_dns_request_duration_seconds",
-            "Time to answer.",
+            "Latency of queries in seconds.",
         );
         self.forward_duration.report(
             &mut text,
             "coredns_forward_request_duration_seconds",
-            "Time that others took.",
+            "Latency of forwarded queries in seconds.",
         );
         text
     }

@@ -60,7 +60,7 @@ pub(crate) async fn udp(socket: UdpSocket, resolver: Arc<Resolver>) {
             Outcome::Drop => {}
             Outcome::Respond(bytes) => send(&socket, &bytes, from).await,
             Outcome::Forward(_) if waiting.len() >= MAX_PENDING => {
-                debug!("too many questions wait");
+                debug!("too many pending queries; dropping one");
             }
             Outcome::Forward(_)
                 if clients.get(&from.ip()).is_some_and(|own| *own >= WAITING_OF_ONE) =>
@@ -98,7 +98,7 @@ pub(crate) async fn tcp(listener: TcpListener, resolver: Arc<Resolver>) {
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                warn!(%error, "cannot accept");
+                warn!(%error, "cannot accept a connection");
                 sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             }

@@ -70,7 +70,7 @@ impl<T> Outbox<T> {
         let mut state = self.state();
         state.check()?;
         if state.items.len() >= MOST_ITEMS {
-            return Err(io::Error::other("the peer asks more than it reads"));
+            return Err(io::Error::other("the peer sends requests without reading the responses"));
         }
         state.push(item, 0);
         Ok(())

@@ -149,7 +149,7 @@ pub(crate) fn remove(root: &str, uid: &str) {
         if group.exists()
             && let Err(error) = group.kill_all().and_then(|()| group.remove())
         {
-            tracing::warn!(uid, %error, "cannot remove the group of a pod");
+            tracing::warn!(uid, %error, "cannot remove the cgroup of a pod");
         }
     }
 }

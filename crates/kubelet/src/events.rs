@@ -26,7 +26,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
             loop {
                 let code = watch_events(&host).await;
                 if code == tonic::Code::Unimplemented {
-                    info!("the runtime has no events; asking every second");
+                    info!("the runtime does not support events; polling every second");
                     return relist(&host).await;
                 }
                 sleep(RETRY).await;
@@ -57,7 +57,7 @@ async fn watch_events(host: &KubeletContext) -> tonic::Code {
             }
             Ok(None) => return tonic::Code::Unavailable,
             Err(error) => {
-                debug!(%error, "the runtime's events have ended");
+                debug!(%error, "the event stream of the runtime ended");
                 return error.code();
             }
         }

@@ -68,7 +68,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
         loop {
             let done = panics::contain("image gc", garbage_collect(&host)).await;
             if let Err(why) = done.unwrap_or_else(|why| Err(why.to_string())) {
-                warn!(why, "images cannot be removed");
+                warn!(why, "image garbage collection failed");
                 host.record_node_event(EventType::Warning, "ImageGCFailed", why);
             }
             sleep(LOOK).await;
@@ -79,7 +79,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
 /// Deletes every unused image, to reclaim disk space before pods are evicted.
 pub(crate) async fn delete_unused_images(host: &Arc<KubeletContext>) {
     if let Err(why) = free(host, i64::MAX).await {
-        warn!(why, "images cannot be removed");
+        warn!(why, "image garbage collection failed");
     }
 }
 
@@ -107,13 +107,13 @@ async fn free(host: &Arc<KubeletContext>, wanted: i64) -> Result<i64, String> {
         if freed >= wanted {
             break;
         }
-        info!(image = image.id, size = image.size, "an image goes, to free its space");
+        info!(image = image.id, size = image.size, "removing an image to free disk space");
         match host.runtime.remove_image(&image.id).await {
             Ok(()) => {
                 freed = freed.saturating_add(i64::try_from(image.size).unwrap_or(i64::MAX));
                 host.images.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&image.id);
             }
-            Err(error) => warn!(image = image.id, %error, "an image cannot be removed"),
+            Err(error) => warn!(image = image.id, %error, "cannot remove an image"),
         }
     }
     Ok(freed)

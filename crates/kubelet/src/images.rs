@@ -106,7 +106,7 @@ async fn auths(host: &KubeletContext, pod: &Pod, image: &str) -> Vec<AuthConfig>
                     message,
                 );
             }
-            Err(error) => tracing::warn!(%error, "a pull secret cannot be read"),
+            Err(error) => tracing::warn!(%error, "cannot read an image pull secret"),
         }
     }
     found

@@ -78,7 +78,7 @@ pub use self::{
 /// Why the kubelet cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the container runtime at {socket} does not answer: {why}")]
+    #[error("the container runtime at {socket} does not respond: {why}")]
     Runtime { socket: String, why: String },
     #[error("{what}: {error}")]
     Io { what: String, error: std::io::Error },

@@ -58,7 +58,7 @@ fn clean_up_orphans(host: &Arc<KubeletContext>) {
     for desired in host.pods.all().iter().filter(|desired| !desired.is_static) {
         let uid = desired.pod.metadata().uid();
         if !wanted(uid) {
-            info!(uid, "a pod has gone while the kubelet was away");
+            info!(uid, "a pod was deleted while the kubelet was not running; terminating it");
             host.pods.terminate_pod(host, uid);
         }
     }
@@ -82,7 +82,7 @@ async fn collect(host: &Arc<KubeletContext>, suspects: &BTreeSet<String>) -> BTr
     let (orphans, fresh): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(uid, _)| suspects.contains(uid));
     for (uid, pod) in orphans {
-        info!(uid, "removing what is left of a pod that is no more");
+        info!(uid, "removing the remains of a deleted pod");
         // a pod worker of its own does the removal, so that nothing else acts on this pod meanwhile
         host.pods.update_pod(host, pod, Some(GRACE), true);
     }
@@ -105,7 +105,7 @@ async fn leftovers(host: &Arc<KubeletContext>) -> HashMap<String, Pod> {
                 found.entry(uid.clone()).or_insert_with(|| pod("", "", &uid));
             }
         }
-        Err(error) => warn!(error, "the groups of pods cannot be listed"),
+        Err(error) => warn!(error, "cannot list the cgroups of pods"),
     }
     found.retain(|uid, _| !host.pods.has(uid) && !uid.starts_with('.') && !uid.contains('/'));
     found
@@ -121,7 +121,7 @@ async fn pods_in_runtime(host: &KubeletContext) -> HashMap<String, Pod> {
     let sandboxes = match host.runtime.sandboxes(HashMap::new()).await {
         Ok(sandboxes) => sandboxes,
         Err(error) => {
-            warn!(%error, "the runtime's pods cannot be listed");
+            warn!(%error, "cannot list the pods of the runtime");
             return HashMap::new();
         }
     };

@@ -63,14 +63,14 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
         loop {
             sleep(LOOK).await;
             if let Err(error) = panics::catch("log rotation", || remove_unknown(&host)) {
-                warn!(%error, "logs of pods that are no more stay");
+                warn!(%error, "cannot remove the logs of deleted pods");
             }
             let (folder, size) = (&host.config.pod_logs_dir, host.config.log_limits.size);
             let found = panics::catch("log rotation", || logs_to_rotate(folder, size));
             for log in found.unwrap_or_default() {
                 let done = panics::contain("log rotation", rotate(&host, &log)).await;
                 if let Err(why) = done.unwrap_or_else(|why| Err(why.to_string())) {
-                    warn!(log = %log.path.display(), why, "a log cannot be put aside");
+                    warn!(log = %log.path.display(), why, "cannot rotate a container log");
                 }
             }
         }
@@ -87,7 +87,7 @@ fn remove_unknown(host: &KubeletContext) {
         if !host.pods.has(&uid)
             && let Err(error) = logs.remove()
         {
-            warn!(folder = %logs.folder().display(), %error, "the logs of a pod cannot be removed");
+            warn!(folder = %logs.folder().display(), %error, "cannot remove the logs of a pod");
         }
     }
 }

@@ -112,7 +112,7 @@ impl StatusManager {
                     if let Err(error) = &done
                         && !error.is_conflict()
                     {
-                        warn!(%uid, %error, "the status of a pod cannot be written; will retry");
+                        warn!(%uid, %error, "cannot update the status of a pod; will retry");
                     }
                     host.statuses.queue.done(uid, done.is_ok());
                 }
@@ -149,7 +149,7 @@ async fn sync_pod(host: &Arc<KubeletContext>, uid: &str) -> Result<(), Error> {
     mark_written(host, uid, &known);
     if is_over {
         let delete = DeleteParams { grace_seconds: Some(0), ..DeleteParams::default() };
-        let objects = objects.with_cause(&pod.write_cause("nothing of it runs any more"));
+        let objects = objects.with_cause(&pod.write_cause("all containers have terminated"));
         match objects.delete_with(&pod, delete).await {
             Err(error) if !error.is_conflict() => return Err(error),
             _ => {

@@ -111,7 +111,7 @@ pub(crate) fn mounts(
                 let target = folder.join(mount.name()).join(container.name()).join(at.to_string());
                 // The error does not reveal to the pod's author what exists on the host.
                 volume::bind_mount_sub_path(place, Path::new(&sub), &target).map_err(|error| {
-                    tracing::warn!(pod = pod.metadata().name(), %error, "a sub path is refused");
+                    tracing::warn!(pod = pod.metadata().name(), %error, "rejected a subPath");
                     format!(
                         "failed to prepare subPath for volumeMount \"{}\" of container \"{}\"",
                         mount.name(),

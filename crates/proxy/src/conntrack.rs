@@ -23,9 +23,9 @@ pub(crate) fn set_up() {
     for (name, value, or_more) in settings {
         if let Err(error) = set(name, value, or_more) {
             if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) {
-                debug!(name, %error, "the machine does not allow this setting");
+                debug!(name, %error, "the kernel does not permit a conntrack setting");
             } else {
-                warn!(name, %error, "a setting of the connection table cannot be made");
+                warn!(name, %error, "cannot apply a conntrack setting");
             }
         }
     }

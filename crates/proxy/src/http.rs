@@ -77,7 +77,7 @@ pub(crate) async fn serve(
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                warn!(%error, "cannot accept");
+                warn!(%error, "cannot accept a connection");
                 sleep(PAUSE).await;
                 continue;
             }
@@ -94,7 +94,7 @@ pub(crate) async fn serve(
                 .serve_connection(TokioIo::new(stream), service);
             let served = admitted.run(panics::contain("proxy", timeout(LONGEST, connection))).await;
             if let Some(Ok(Ok(Err(error)))) = served {
-                debug!(%error, "a connection broke");
+                debug!(%error, "connection failed");
             }
         });
         while connections.try_join_next().is_some() {}

@@ -100,7 +100,11 @@ impl Service {
             return Cow::Borrowed(self);
         }
         let ServiceName { namespace, name } = &self.name;
-        tracing::warn!(namespace, name, "a service's external address is one of the cluster's own");
+        tracing::warn!(
+            namespace,
+            name,
+            "ignoring an external IP of a Service that is within the cluster's own ranges"
+        );
         let mut service = self.clone();
         service.external_ips.retain(foreign);
         service.load_balancer_ips.retain(foreign);

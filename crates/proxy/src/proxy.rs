@@ -48,7 +48,7 @@ impl Proxier {
             match self.commit(&step) {
                 Ok(()) => return Ok(step.change_count()),
                 Err(error) => {
-                    tracing::warn!(%error, "the table is not what it was; writing it whole");
+                    tracing::warn!(%error, "the nftables table was changed by another program; rewriting it");
                     self.in_sync = false;
                 }
             }
@@ -79,7 +79,7 @@ impl Proxier {
             Ok(true)
         })??;
         if !intact {
-            tracing::warn!("somebody changed the tables of services; writing them again");
+            tracing::warn!("the nftables tables were changed by another program; rewriting them");
             self.in_sync = false;
             self.update(&[])?;
         }

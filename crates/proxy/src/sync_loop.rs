@@ -192,7 +192,7 @@ impl SyncLoop {
                     }
                 }
                 Err(error) => {
-                    error!(%error, "services could not be written; will try again");
+                    error!(%error, "cannot write the nftables rules; will retry");
                     sleep(retry.next_delay()).await;
                 }
             }
@@ -225,7 +225,7 @@ impl SyncLoop {
             if done.is_ok()
                 && let Err(error) = proxy.delete_stale_conntrack(&changed)
             {
-                warn!(%error, "flows to endpoints that are gone may be left");
+                warn!(%error, "cannot delete stale conntrack entries");
             }
             if let (Ok((_, looked)), Some(known)) = (&mut done, look) {
                 match proxy.repair(known) {
@@ -251,7 +251,7 @@ impl SyncLoop {
             self.count_without_local(&families);
         }
         self.health.updated(families);
-        debug!(services = count, touched, "written");
+        debug!(services = count, touched, "synced the nftables rules");
         Ok(())
     }
 

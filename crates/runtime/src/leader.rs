@@ -68,12 +68,12 @@ impl LeaderElector {
             () = self.acquire(&api, &mut seen) => {}
             () = cx.stopping() => return,
         }
-        info!(lease = %self.key, identity = self.identity, "leading");
+        info!(lease = %self.key, identity = self.identity, "became leader");
         status.set(1.0);
         let part = cx.child();
         start(&part);
         tokio::select! {
-            () = self.renew_until_lost(&api, &mut seen) => warn!(lease = %self.key, "lost the lead"),
+            () = self.renew_until_lost(&api, &mut seen) => warn!(lease = %self.key, "lost leadership"),
             () = cx.stopping() => {}
         }
         part.stop().await;

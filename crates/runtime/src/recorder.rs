@@ -118,7 +118,7 @@ impl EventRecorder {
         message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
         let told = PendingEvent { involved: about, severity, reason: reason.into(), message };
         if let Err(error) = self.queue.try_send(told) {
-            debug!(%error, "an event is dropped");
+            debug!(%error, "the event queue is full; dropping an event");
         }
     }
 }
@@ -136,7 +136,7 @@ impl EventWriter {
     async fn write(&mut self, mut told: PendingEvent) {
         let about = InvolvedObject { resource_version: Text::default(), ..told.involved.clone() };
         if !self.correlator.affords(&about) {
-            debug!(reason = %told.reason, "an event is dropped: too many about one object");
+            debug!(reason = %told.reason, "too many events about one object; dropping one");
             return;
         }
         let group = (about, told.severity, told.reason.clone());
@@ -182,7 +182,7 @@ impl EventWriter {
         let (_, name) = told.involved.key();
         let made = self.api.create(event).await?;
         let made = object::Object::from(made);
-        debug!(name, "told");
+        debug!(name, "recorded an event");
         self.correlator.remember(same, NamespacedName::from_meta(made.metadata()), 1);
         Ok(())
     }

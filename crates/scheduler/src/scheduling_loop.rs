@@ -231,7 +231,7 @@ impl Scheduler {
         let uid = Text::from(pod.metadata().uid());
         let selected = self.volume_binder.set_selected_node(pod, claims, node).await;
         if let Err(error) = &selected {
-            warn!(pod = %NamespacedName::from_meta(pod.metadata()), %error, "cannot ask for volumes; will retry");
+            warn!(pod = %NamespacedName::from_meta(pod.metadata()), %error, "cannot set the selected node of PersistentVolumeClaims; will retry");
         }
         self.state().queue.requeue_failed(&uid, selected.is_ok(), Instant::now());
         self.wake.notify_one();
@@ -256,7 +256,7 @@ impl Scheduler {
                 let mut state = self.state();
                 state.forget(&uid);
                 if error.is_not_found() || error.is_conflict() {
-                    debug!(%key, %error, "the pod is gone or placed");
+                    debug!(%key, %error, "the pod was deleted or bound by another scheduler");
                     state.queue.requeue_failed(&uid, error.is_not_found(), Instant::now());
                 } else {
                     warn!(%key, %error, "cannot bind; will retry");

@@ -119,7 +119,7 @@ impl AdmissionAttributes<'_> {
     /// of the same key is kept.
     pub fn annotate(&self, key: &str, value: String) {
         if !key.contains('/') || !qualified_name(key).is_empty() {
-            warn!(key, "an annotation for the audit log has no proper key");
+            warn!(key, "invalid key of an audit annotation");
             return;
         }
         let mut said = self.output.lock().unwrap_or_else(PoisonError::into_inner);

@@ -83,7 +83,7 @@ fn start(state: Arc<State>) -> Option<Thread> {
             }
         }
     });
-    let failed = |error: &std::io::Error| warn!(%error, "long requests may delay others");
+    let failed = |error: &std::io::Error| warn!(%error, "cannot start the I/O driver thread; long requests may delay others");
     spawned.inspect_err(failed).ok().map(|spawned| spawned.thread().clone())
 }
 

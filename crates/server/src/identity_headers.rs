@@ -15,7 +15,7 @@ pub enum Unusable {
     NoText(String),
     #[error("the header {0:?} is set more than once")]
     Repeated(String),
-    #[error("the header {0:?} names nobody")]
+    #[error("the header {0:?} contains no user name")]
     Empty(String),
 }
 

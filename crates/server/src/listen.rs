@@ -130,11 +130,11 @@ impl Server {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 self.metrics.handshake_errors.fetch_add(1, Relaxed);
-                return debug!(%address, %error, "no handshake");
+                return debug!(%address, %error, "TLS handshake failed");
             }
             Err(_) => {
                 self.metrics.handshake_errors.fetch_add(1, Relaxed);
-                return debug!(%address, "a handshake took too long");
+                return debug!(%address, "TLS handshake timed out");
             }
         };
         let chain = stream.get_ref().1.peer_certificates();
@@ -169,7 +169,7 @@ fn keep_alive(stream: &tokio::net::TcpStream) -> io::Result<()> {
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        debug!(%error, "no more files than usual can be open");
+        debug!(%error, "cannot raise the limit of open files");
     }
 }
 

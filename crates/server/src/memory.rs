@@ -38,7 +38,7 @@ impl Memory {
             }
         };
         if let Err(error) = thread::Builder::new().name("memory".to_owned()).spawn(run) {
-            warn!(%error, "memory is not given back");
+            warn!(%error, "cannot start the thread that returns memory to the system");
         }
     }
 }

@@ -244,7 +244,12 @@ impl Metrics {
         let mut out = String::new();
         self.requests_text(&mut out);
         self.watches_text(&mut out);
-        head("apiserver_current_inflight_requests", "gauge", "Requests under way.", &mut out);
+        head(
+            "apiserver_current_inflight_requests",
+            "gauge",
+            "Requests currently being handled, by request kind.",
+            &mut out,
+        );
         for (kind, count) in [("mutating", &self.writing), ("readOnly", &self.reading)] {
             let count = count.load(Relaxed);
             let _ = writeln!(
@@ -254,17 +259,22 @@ impl Metrics {
         }
         self.decisions_text(&mut out);
         let name = "authenticated_user_requests";
-        head(name, "counter", "Requests by who calls.", &mut out);
+        head(name, "counter", "Authenticated requests by user name.", &mut out);
         for (user, count) in &*lock(&self.callers) {
             let _ = writeln!(out, "{name}{{username=\"{user}\"}} {count}");
         }
         let name = "apiserver_requested_deprecated_apis";
-        head(name, "gauge", "Versions that go away and were asked for.", &mut out);
+        head(name, "gauge", "Deprecated API versions that have been requested.", &mut out);
         for labels in &*lock(&self.deprecated) {
             let _ = writeln!(out, "{name}{{{labels}}} 1");
         }
         if config.export_object_counts {
-            head("apiserver_resource_objects", "gauge", "Objects that are stored.", &mut out);
+            head(
+                "apiserver_resource_objects",
+                "gauge",
+                "Number of stored objects, by resource.",
+                &mut out,
+            );
         }
         for StorageStats { group, resource, count, .. } in
             objects.iter().filter(|_| config.export_object_counts)
@@ -275,15 +285,15 @@ impl Metrics {
             );
         }
         let name = "apiserver_watch_cache_resource_version";
-        head(name, "gauge", "Up to where changes are known.", &mut out);
+        head(name, "gauge", "Resource version up to which the watch cache is complete.", &mut out);
         for StorageStats { group, resource, revision, .. } in objects {
             let labels = format_args!("group=\"{group}\",resource=\"{resource}\"");
             let _ = writeln!(out, "{name}{{{labels}}} {revision}");
         }
         let name = "apiserver_tls_handshake_errors_total";
-        head(name, "counter", "Connections that came to nothing.", &mut out);
+        head(name, "counter", "Connections whose TLS handshake failed.", &mut out);
         let _ = writeln!(out, "{name} {}", self.handshake_errors.load(Relaxed));
-        head("kubernetes_build_info", "gauge", "Which program this is.", &mut out);
+        head("kubernetes_build_info", "gauge", "Build information of this executable.", &mut out);
         let (version, commit) = (&config.version, config.commit);
         let mut parts = version.trim_start_matches('v').split('.');
         let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -319,7 +329,7 @@ impl Metrics {
         let mut all: Vec<_> = requests.iter().collect();
         all.sort_by_key(|(labels, _)| *labels);
         let name = "apiserver_request_total";
-        head(name, "counter", "Requests by verb, resource and answer.", out);
+        head(name, "counter", "Requests by verb, resource and response code.", out);
         for (labels, entry) in &all {
             for (code, count) in &entry.by_code {
                 let dry = labels.dry();
@@ -331,7 +341,7 @@ impl Metrics {
             }
         }
         let name = DURATION;
-        head(name, "histogram", "Time to answer.", out);
+        head(name, "histogram", "Response latency in seconds.", out);
         for (labels, entry) in &all {
             let with = format!("component=\"{}\",{},{labels}", labels.component(), labels.dry());
             entry.seconds.write(name, with, out);
@@ -343,8 +353,12 @@ impl Metrics {
                 of(entry).write(name, with, out);
             }
         };
-        written(SLI_DURATION, "Time to answer, as promises count it.", &|entry| &entry.seconds);
-        written("apiserver_response_sizes", "Bytes of answers.", &|entry| &entry.sizes);
+        written(
+            SLI_DURATION,
+            "Response latency in seconds, without the time that webhooks and priority and fairness took.",
+            &|entry| &entry.seconds,
+        );
+        written("apiserver_response_sizes", "Response size in bytes.", &|entry| &entry.sizes);
         let mut bodies = BTreeMap::new();
         for (labels, entry) in all.iter().filter(|(_, entry)| entry.bodies.count() > 0) {
             let Labels { group, resource, .. } = labels;
@@ -354,19 +368,19 @@ impl Metrics {
             all.add(&entry.bodies);
         }
         let name = "apiserver_request_body_size_bytes";
-        head(name, "histogram", "Bytes of what is sent.", out);
+        head(name, "histogram", "Request body size in bytes.", out);
         bodies.iter().for_each(|(labels, sizes)| sizes.write(name, labels, out));
         for (name, help, label, values, of) in [
             (
                 "apiserver_request_filter_duration_seconds",
-                "Time in a filter.",
+                "Latency of a request filter in seconds.",
                 "filter",
                 FILTERS,
                 &self.filters,
             ),
             (
                 "field_validation_request_duration_seconds",
-                "Time to answer, by how fields are checked.",
+                "Response latency in seconds, by the fieldValidation of the request.",
                 "field_validation",
                 VALIDATIONS,
                 &self.validations,
@@ -384,7 +398,7 @@ impl Metrics {
         let mut all: Vec<_> = watches.iter().collect();
         all.sort_by_key(|(labels, _)| *labels);
         let name = "apiserver_longrunning_requests";
-        head(name, "gauge", "Watches that are open.", out);
+        head(name, "gauge", "Number of open watches, by resource.", out);
         for (labels, watched) in &all {
             let open = watched.open.load(Relaxed);
             let _ = writeln!(out, "{name}{{component=\"apiserver\",{labels}}} {open}");
@@ -399,12 +413,12 @@ impl Metrics {
             *counts.entry(kind(labels)).or_default() += watched.events.count();
         }
         let name = "apiserver_watch_events_total";
-        head(name, "counter", "Events that were told.", out);
+        head(name, "counter", "Watch events sent, by resource.", out);
         for (labels, count) in &counts {
             let _ = writeln!(out, "{name}{{{labels}}} {count}");
         }
         let name = "apiserver_watch_events_sizes";
-        head(name, "histogram", "Bytes of events that were told.", out);
+        head(name, "histogram", "Size of watch events in bytes, by resource.", out);
         for labels in counts.keys() {
             let sizes = Histogram::new(EVENTS);
             let same = all.iter().filter(|(own, _)| kind(own) == *labels);
@@ -420,13 +434,13 @@ impl Metrics {
             (
                 "authentication_attempts",
                 "authentication_duration_seconds",
-                "Who calls.",
+                "Latency of authentication in seconds, by result.",
                 [known, unknown],
             ),
             (
                 "authorization_attempts_total",
                 "authorization_duration_seconds",
-                "What they may.",
+                "Latency of authorization in seconds, by result.",
                 [allowed, denied],
             ),
         ] {

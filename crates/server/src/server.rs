@@ -299,14 +299,14 @@ impl Server {
         };
         let ended = tokio::select! {
             ended = &mut driving => ended,
-            () = silent => return debug!("a connection came without a request"),
+            () = silent => return debug!("closing a connection that sent no request"),
             () = async { tokio::select! { () = self.stop.cancelled() => {}, () = leave.notified() => {} } } => {
                 driving.connection.as_mut().graceful_shutdown();
                 driving.await
             }
         };
         if let Err(error) = ended {
-            debug!(%error, "a connection broke");
+            debug!(%error, "connection failed");
         }
     }
 

@@ -101,7 +101,9 @@ impl WebSocketUpgrade {
             if self.protocols.is_empty() { &[String::new()][..] } else { &self.protocols };
         let known = |name: &String| PROTOCOLS.iter().find(|(known, _)| known == name);
         let Some((name, base64)) = offered.iter().find_map(known) else {
-            return Err(Status::bad_request("none of the WebSocket's protocols is known"));
+            return Err(Status::bad_request(
+                "none of the requested WebSocket protocols is supported",
+            ));
         };
         Ok(self.tell(server, reply, name, MessageFraming::Pieces { base64: *base64 }))
     }
@@ -125,7 +127,7 @@ impl WebSocketUpgrade {
         }
         server.spawn(async move {
             if let Err(error) = send(self.upgrade, told.into_body(), cut).await {
-                debug!(%error, "an answer over a WebSocket broke");
+                debug!(%error, "WebSocket connection failed");
             }
         });
         reply

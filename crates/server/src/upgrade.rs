@@ -42,7 +42,7 @@ pub async fn proxy(
     let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await.map_err(failed)?;
     server.spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
-            debug!(%error, "a proxied connection broke");
+            debug!(%error, "proxied connection failed");
         }
     });
     let Request { head, body, peer, .. } = request;
@@ -149,10 +149,10 @@ async fn tunnel(
                 }
             };
             if let Err(error) = joined {
-                debug!(%error, "a tunnel broke");
+                debug!(%error, "tunnel failed");
             }
         }
-        Err(error) => debug!(%error, "no tunnel"),
+        Err(error) => debug!(%error, "cannot open a tunnel"),
     }
 }
 

@@ -126,7 +126,7 @@ impl EtcdSnapshot {
     fn take(&mut self, place: &[u8], value: &[u8]) -> Result<(), &'static str> {
         let main = place.get(..8).ok_or("a key that is no revision")?;
         let revision = u64::from_be_bytes(main.try_into().expect("eight"));
-        let kv = KeyValue::decode(value).map_err(|_| "a value that makes no sense")?;
+        let kv = KeyValue::decode(value).map_err(|_| "an invalid value")?;
         self.revision = self.revision.max(revision);
         self.versions += 1;
         if place.len() > 17 {
@@ -140,7 +140,7 @@ impl EtcdSnapshot {
     fn lease(&mut self, id: &[u8], value: &[u8]) -> Result<(), &'static str> {
         let id = i64::from_be_bytes(id.try_into().map_err(|_| "a lease without a number")?);
         // Only field 2, the granted TTL, is used.
-        let lease = StoredLease::decode(value).map_err(|_| "a lease that makes no sense")?;
+        let lease = StoredLease::decode(value).map_err(|_| "an invalid lease")?;
         self.leases.insert(id, lease.ttl);
         Ok(())
     }

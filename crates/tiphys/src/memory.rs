@@ -37,7 +37,7 @@ pub(crate) fn limit_heaps() {
 pub(crate) fn start() {
     let thread = thread::Builder::new().name("memory".to_owned());
     if let Err(error) = thread.stack_size(64 << 10).spawn(run) {
-        warn!(%error, "memory that is free stays with this process");
+        warn!(%error, "cannot start the thread that returns memory to the system");
     }
 }
 

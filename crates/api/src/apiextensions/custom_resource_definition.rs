@@ -103,7 +103,7 @@ pub struct CustomResourceDefinitionVersion {
     schema: Option<CustomResourceValidation>,
     /// Which further paths its objects have.
     subresources: Option<CustomResourceSubresources>,
-    /// What a table shows besides the name.
+    /// Additional columns of tables, after the name.
     additional_printer_columns: List<CustomResourceColumnDefinition>,
     /// Which fields lists can be selected by.
     #[api(tag = 9)]
@@ -157,7 +157,7 @@ pub struct JSONSchemaProps {
     format: String,
     /// A short name for the value.
     title: String,
-    /// What the value is when nobody has set it.
+    /// Default of the value.
     default: Option<Value>,
     /// The largest number allowed.
     maximum: Option<f64>,
@@ -229,7 +229,7 @@ pub struct JSONSchemaProps {
     /// Whether the value is a number or a string.
     #[api(name = "x-kubernetes-int-or-string")]
     x_kubernetes_int_or_string: bool,
-    /// The entries by which items of the list are told apart.
+    /// Fields that identify an item of the list.
     #[api(name = "x-kubernetes-list-map-keys")]
     x_kubernetes_list_map_keys: List<String>,
     /// How apply merges the list: atomic, set or map.

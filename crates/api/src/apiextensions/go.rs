@@ -5,7 +5,7 @@ use object::Value;
 
 use crate::rules::json;
 
-/// What a field is that nobody has set.
+/// The zero value of a field that is not set.
 #[derive(Clone, Copy)]
 enum ZeroValue {
     Text,

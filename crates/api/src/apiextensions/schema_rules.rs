@@ -115,7 +115,7 @@ pub(super) fn has_non_atomic_set_items(schema: &JsonSchema) -> bool {
     }
 }
 
-/// Items of sets and maps are there, and so are the keys by which they are told apart.
+/// Sets and maps must declare their items, and maps the keys that identify an item.
 pub(super) fn validate_list_map_keys(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     let (Some(items), Some(ty @ ("set" | "map"))) = (schema.items(), schema.list_type()) else {
         return;
@@ -367,7 +367,7 @@ fn list_map(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     }
 }
 
-/// What of rules can be judged without reading them.
+/// Validates what can be checked about rules without compiling them.
 fn rules(schema: &JsonSchema, at: &FieldPath, errs: &mut ErrorList) {
     let all = at.field("x-kubernetes-validations");
     all.for_each_item(schema.validations().iter(), |rule, at| {

@@ -10,7 +10,7 @@ use schema::{
 
 use super::CustomResourceDefinition;
 
-/// Formats that nobody knows, sets that cannot be told apart; not what was there before.
+/// Warns about unrecognized formats and ambiguous sets, except those that the old object had.
 pub(super) fn warn(
     crd: &CustomResourceDefinition,
     old: Option<&CustomResourceDefinition>,

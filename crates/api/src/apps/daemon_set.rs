@@ -16,7 +16,7 @@ use super::workload::{
 
 use crate::{columns, core::PodTemplateSpec};
 
-/// Counts changes of the template; nobody reads it any more.
+/// Number of changes of the template; no longer used.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Runs one copy of a pod on every node, or on every selected node.

@@ -186,7 +186,7 @@ impl Kind for StatefulSet {
         at.field("volumeClaimTemplates").for_each_item(
             spec.volume_claim_templates().iter(),
             |claim, at| {
-                // An update is told of another place.
+                // Errors of an update have another field path.
                 let at = if old.is_some() { at.field("Spec") } else { *at };
                 claim.spec().warn(&at, warnings);
             },

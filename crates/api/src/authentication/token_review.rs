@@ -42,7 +42,7 @@ pub struct TokenReviewStatus {
 pub struct UserInfo {
     /// The name of the user.
     username: String,
-    /// What tells the user from others of that name.
+    /// UID of the user.
     uid: String,
     /// The groups of the user.
     groups: List<String>,

@@ -8,7 +8,7 @@ use super::rules::check_metadata;
 use super::{SubjectAccessReviewSpec, SubjectAccessReviewStatus};
 use crate::shown::format_go;
 
-/// Asks whether somebody may do something in one namespace.
+/// Asks whether a user or group may perform an action in one namespace.
 #[api]
 pub struct LocalSubjectAccessReview {
     /// Standard object metadata: name, namespace, labels, annotations.

@@ -7,7 +7,7 @@ use schema::{ErrorList, Kind, ResourceNames, Scope, StorageConfig, verbs};
 use super::rules::check_metadata;
 use crate::meta::FieldSelectorRequirement;
 
-/// Asks whether somebody may do something.
+/// Asks whether a user or group may perform an action.
 #[api]
 pub struct SubjectAccessReview {
     /// Standard object metadata: name, namespace, labels, annotations.
@@ -31,7 +31,7 @@ pub struct SubjectAccessReviewSpec {
     /// What else is known of who.
     #[api(go_type = "map[string]v1.ExtraValue")]
     extra: Map<List<String>>,
-    /// What tells who from others of that name.
+    /// UID of the user.
     uid: String,
 }
 

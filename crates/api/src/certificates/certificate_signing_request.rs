@@ -13,14 +13,14 @@ use x509_parser::{certification_request::X509CertificationRequest, prelude::From
 use super::pem;
 use crate::{columns, core::volume::projected::check_signer};
 
-/// The wish for a certificate, and what has become of it.
+/// A request for a certificate, and its result.
 #[api]
 pub struct CertificateSigningRequest {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// Who wishes what. It never changes.
+    /// The request and its requester. Immutable.
     spec: Must<CertificateSigningRequestSpec>,
-    /// Whether the wish is approved or denied, and the certificate.
+    /// Whether the request is approved or denied, and the issued certificate.
     status: CertificateSigningRequestStatus,
 }
 

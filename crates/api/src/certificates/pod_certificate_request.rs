@@ -10,12 +10,12 @@ use schema::{
 use super::v1beta1;
 use crate::columns;
 
-/// The wish of a kubelet for a certificate of a pod.
+/// A kubelet's request for a certificate of a pod.
 #[api]
 pub struct PodCertificateRequest {
     /// Standard object metadata: name, namespace, labels, annotations.
     metadata: ObjectMeta,
-    /// What is wished for which pod. It never changes.
+    /// The requested certificate and its pod. Immutable.
     spec: Must<PodCertificateRequestSpec>,
     /// What the signer has decided.
     status: PodCertificateRequestStatus,

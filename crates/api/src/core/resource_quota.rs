@@ -149,7 +149,7 @@ fn check_amounts(amounts: &Map<Quantity>, at: &FieldPath, errs: &mut ErrorList) 
     }
 }
 
-/// Whether a quota counts it without being told how.
+/// Whether a quota counts the resource by default.
 fn is_quota_standard(name: &str) -> bool {
     is_standard(name) && name != "storage"
 }

@@ -23,7 +23,7 @@ pub struct Event {
     event_time: Must<MicroTime>,
     /// Data about the series, if the event occurs repeatedly.
     series: Option<EventSeries>,
-    /// The controller that tells it.
+    /// Name of the controller that reports the event.
     reporting_controller: String,
     /// Instance of the controller, such as its pod or node.
     reporting_instance: String,
@@ -39,7 +39,7 @@ pub struct Event {
     note: String,
     /// Type of the event: Normal or Warning.
     type_: String,
-    /// Who tells it, as older versions keep it.
+    /// The reporting component, as in older versions.
     deprecated_source: EventSource,
     /// When it first happened, as older versions keep it.
     deprecated_first_timestamp: Time,

@@ -35,7 +35,7 @@ pub struct PriorityLevelConfigurationSpec {
 
 #[api]
 pub struct LimitedPriorityLevelConfiguration {
-    /// Its part of what the server can do at once.
+    /// Its share of the server's concurrency.
     #[api(default = 30, unpublished_default)]
     nominal_concurrency_shares: Option<i32>,
     /// What happens to requests that must wait.
@@ -73,7 +73,7 @@ pub struct QueuingConfiguration {
 
 #[api]
 pub struct ExemptPriorityLevelConfiguration {
-    /// Its part of what the server can do at once.
+    /// Its share of the server's concurrency.
     #[api(default = 0, unpublished_default)]
     nominal_concurrency_shares: Option<i32>,
     /// How much of its part others may borrow.
@@ -162,7 +162,7 @@ const KEEP_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-sh
 const MAX_QUEUES: i32 = 10_000_000;
 /// How much of a hash can be used to choose queues.
 const MAX_BITS: u32 = 60;
-/// The level that every server has besides the exempt one.
+/// The mandatory level beside the exempt one.
 const CATCH_ALL: &str = r#"{"type":"Limited","limited":{"nominalConcurrencyShares":5,
     "lendablePercent":0,"limitResponse":{"type":"Reject"}}}"#;
 
@@ -241,7 +241,7 @@ impl LimitedPriorityLevelConfiguration {
 }
 
 impl LimitResponse {
-    /// What is told even of levels that are not to be limited.
+    /// Errors that are reported for exempt levels too.
     fn check_union(&self, at: &FieldPath, errs: &mut ErrorList) {
         match (self.queuing(), self.type_()) {
             (None, "Queue") => errs.required(&at.field("queuing"), ""),

@@ -61,7 +61,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Of too many, nobody looks at each.
+    /// A list that is too long is rejected without validating its items.
     fn check_all(&self, all: &List<String>, at: &FieldPath, errs: &mut ErrorList) {
         if all.len() <= MAX_REQUESTS {
             at.field("requests").for_each_item(all.iter(), |name, at| self.check(name, at, errs));

@@ -79,7 +79,7 @@ pub struct ExactDeviceRequest {
 
 #[api]
 pub struct CapacityRequirements {
-    /// How much of what.
+    /// Requested amounts, by name.
     #[api(go_type = "map[$.QualifiedName]resource.Quantity")]
     requests: Map<Quantity>,
 }

@@ -33,7 +33,7 @@ pub struct ResourcePoolStatusRequestSpec {
     /// How many pools to tell of at most.
     #[api(default = 100, validations(Min(1), Max(1000)))]
     limit: Option<i32>,
-    /// The property that tells kinds of partitions apart.
+    /// The attribute that distinguishes kinds of partitions.
     #[api(
         feature_gate = "DRAPartitionableDevicesType",
         validations(Format("resource-fully-qualified-name"))
@@ -96,7 +96,7 @@ pub struct PoolStatus {
 
 #[api]
 pub struct PartitionTypeStatus {
-    /// The property that tells kinds apart.
+    /// The attribute that distinguishes the kinds.
     #[api(tag = 4, required, validations(Required))]
     attribute: String,
     /// The kind.
@@ -112,13 +112,13 @@ pub struct PartitionTypeStatus {
 
 #[api]
 pub struct ShareableSummaryStatus {
-    /// Devices that nobody uses.
+    /// Number of unused devices.
     #[api(required, validations(Required, Min(0)))]
     fully_available_devices: Option<i32>,
     /// Devices that have room left.
     #[api(required, validations(Required, Min(0)))]
     partially_available_devices: Option<i32>,
-    /// How much there is of what.
+    /// Available amounts, by name.
     #[api(validations(MaxItems(32)))]
     capacity: List<ShareableCapacityStatus>,
 }

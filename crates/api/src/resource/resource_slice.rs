@@ -38,7 +38,7 @@ pub struct ResourceSliceSpec {
     /// Counters that several devices draw from.
     #[api(feature_gate = "DRAPartitionableDevices", validations(MaxItems(8), UniqueBy("name")))]
     shared_counters: List<CounterSet>,
-    /// The property that tells kinds of partitions apart.
+    /// The attribute that distinguishes kinds of partitions.
     #[api(go_type = "$.FullyQualifiedName", feature_gate = "DRAPartitionableDevicesType")]
     #[api(validations(Format("resource-fully-qualified-name")))]
     partition_type_attribute: Option<String>,
@@ -85,7 +85,7 @@ pub struct Device {
     /// Properties by name.
     #[api(go_type = "map[$.QualifiedName]$.DeviceAttribute")]
     attributes: Map<DeviceAttribute>,
-    /// How much there is of what, by name.
+    /// Available amounts, by name.
     #[api(go_type = "map[$.QualifiedName]$.DeviceCapacity")]
     capacity: Map<DeviceCapacity>,
     /// What the device draws from counters of the slice.

@@ -142,7 +142,7 @@ impl ResourceSliceSpec {
         }
     }
 
-    /// A property that tells kinds of partitions apart is there where it is needed.
+    /// Requires the attribute that distinguishes kinds of partitions, where it is needed.
     fn check_partitions(&self, at: &FieldPath, errs: &mut ErrorList) {
         let Some(name) = self.partition_type_attribute() else { return };
         let consumes = |device: &Device| !device.consumes_counters().is_empty();
@@ -420,7 +420,7 @@ fn shortened(name: &str) -> String {
     format!("{}...{}", &name[..rest.div_ceil(2)], &name[name.len() - rest / 2..])
 }
 
-/// Conditions that must hold, and such that must not, before a pod is bound.
+/// Validates the conditions that must be true, and those that must be false, before a pod is bound.
 pub(super) fn check_binding(
     good: &List<String>,
     bad: &List<String>,

@@ -75,7 +75,7 @@ const SYSTEM: [(&str, i32); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 impl PriorityClass {
-    /// What tells it from the system class of its name.
+    /// The difference from the system class of the same name.
     fn unlike_system(&self) -> Option<String> {
         let name = self.metadata().name();
         match SYSTEM.iter().find(|(known, _)| *known == name) {

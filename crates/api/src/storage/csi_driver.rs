@@ -22,7 +22,7 @@ pub struct CSIDriverSpec {
     /// Whether volumes must be attached to a node before they are mounted. It never changes.
     #[api(default = true, unpublished_default)]
     attach_required: Option<bool>,
-    /// Whether the driver is told about the pod that a volume is mounted for.
+    /// Whether the driver receives information about the pod that a volume is mounted for.
     #[api(default = false, unpublished_default)]
     pod_info_on_mount: Option<bool>,
     /// The kinds of volumes that the driver has: Persistent, Ephemeral. They never change.

@@ -106,7 +106,7 @@ pub(super) fn check_driver(at: &FieldPath, name: &str, errs: &mut ErrorList) {
     errs.invalid_each(at, &lower, object::names::qualified_name(&lower));
 }
 
-/// What a driver is told.
+/// Validates the parameters for the driver.
 pub(super) fn check_parameters(parameters: &Map<String>, at: &FieldPath, errs: &mut ErrorList) {
     if parameters.iter().len() > MAX_PARAMETERS {
         return errs.too_long(at, MAX_PARAMETERS);

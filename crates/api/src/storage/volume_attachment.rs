@@ -15,7 +15,7 @@ use crate::{
     rules::ValidateField,
 };
 
-/// The wish to attach a volume to a node, or to detach it.
+/// A request to attach a volume to a node, or to detach it.
 #[api]
 pub struct VolumeAttachment {
     /// Standard object metadata: name, namespace, labels, annotations.
@@ -51,7 +51,7 @@ pub struct VolumeAttachmentSource {
 pub struct VolumeAttachmentStatus {
     /// Whether the volume is attached.
     attached: Must<bool>,
-    /// What the driver wants to be told when the volume is mounted.
+    /// Data of the driver that it needs again when the volume is mounted.
     attachment_metadata: Map<String>,
     /// Why the volume could not be attached.
     attach_error: Option<VolumeError>,

@@ -9,7 +9,7 @@ use schema::{
 
 use crate::{meta::GroupResource, rules::ValidateField, shown::format_go};
 
-/// The wish that all objects of a resource are stored anew.
+/// A request to rewrite all objects of a resource in the storage version.
 #[api]
 pub struct StorageVersionMigration {
     /// Standard object metadata: name, namespace, labels, annotations.

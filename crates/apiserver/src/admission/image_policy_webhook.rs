@@ -71,7 +71,7 @@ impl ImagePolicyWebhook {
         let status = match self.ask(&to_json(&review)).await {
             Ok(status) => status,
             Err(error) if self.default_allow => {
-                warn!(error, "the image policy webhook does not answer: going on without it");
+                warn!(error, "image policy webhook failed; admitting the pod without it");
                 admission.annotate(&format!("{AUDIT}/failed-open"), "true".to_owned());
                 return Ok(());
             }

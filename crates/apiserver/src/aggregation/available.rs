@@ -36,7 +36,7 @@ pub(crate) async fn run(aggregation: Arc<ApiAggregator>) {
             panics::contain("aggregation", local_api_services::reconcile(&aggregation.registry))
                 .await;
         if let Ok(Err(status)) = local {
-            warn!(error = status.message(), "local API services cannot be kept");
+            warn!(error = status.message(), "cannot write the local APIServices");
         }
         let services = panics::catch("aggregation", || aggregation.remote()).unwrap_or_default();
         aggregation.forget(&services);
@@ -53,7 +53,7 @@ async fn check_all(aggregation: &ApiAggregator, services: Vec<APIService>) {
             aggregation.set_condition(&service, verdict).await
         };
         if let Ok(Err(status)) = panics::contain("aggregation", checked).await {
-            warn!(error = status.message(), "the state of an API service cannot be kept");
+            warn!(error = status.message(), "cannot update the status of an APIService");
         }
     });
     stream::iter(checks).buffer_unordered(TOGETHER).collect::<()>().await;

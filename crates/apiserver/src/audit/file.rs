@@ -139,7 +139,7 @@ impl AuditSink for LogFile {
         line.push(b'\n');
         let written = self.write(&line);
         if let Err(error) = &written {
-            error!(%error, "an audit event is lost");
+            error!(%error, "cannot write an audit event; dropping it");
         }
         written.is_ok()
     }

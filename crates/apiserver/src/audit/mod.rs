@@ -58,12 +58,12 @@ impl Auditor {
     pub(crate) fn new(policy: &Path, sinks: Vec<(Arc<dyn AuditSink>, bool)>) -> Result<Self> {
         let levels = CounterVec::new(MetricDesc {
             name: "apiserver_audit_level_total",
-            help: "How much is told of requests.",
+            help: "Requests by audit level.",
             labels: &["level"],
         });
         let lost = CounterVec::new(MetricDesc {
             name: "apiserver_audit_error_total",
-            help: "Events that were not kept.",
+            help: "Audit events that could not be written, by backend.",
             labels: &["plugin"],
         });
         let (policy, events, refused) =
@@ -108,15 +108,17 @@ impl AuditBackend for Auditor {
 impl MetricsSource for Auditor {
     fn report(&self, out: &mut String) {
         let (name, events) = ("apiserver_audit_event_total", self.events.load(Relaxed));
-        let _ =
-            writeln!(out, "# HELP {name} What was told.\n# TYPE {name} counter\n{name} {events}");
+        let _ = writeln!(
+            out,
+            "# HELP {name} Audit events generated.\n# TYPE {name} counter\n{name} {events}"
+        );
         self.levels.write(out);
         self.lost.write(out);
         let (name, refused) =
             ("apiserver_audit_requests_rejected_total", self.refused.load(Relaxed));
         let _ = writeln!(
             out,
-            "# HELP {name} Requests that were refused since they could not be told.\n# TYPE {name} counter\n{name} {refused}"
+            "# HELP {name} Requests rejected because their audit event could not be written.\n# TYPE {name} counter\n{name} {refused}"
         );
     }
 }

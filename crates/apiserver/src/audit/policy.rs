@@ -58,7 +58,7 @@ impl Policy {
                 omit_managers: tree.get("omitManagedFields").as_bool(),
             });
         }
-        ensure!(!rules.is_empty(), "a policy without rules tells nothing");
+        ensure!(!rules.is_empty(), "an audit policy must have rules");
         Ok(Self {
             rules,
             omit_stages: stages(file.get("omitStages"))?,

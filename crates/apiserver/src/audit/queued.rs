@@ -36,7 +36,7 @@ impl AuditSink for BufferedSink {
     fn write(&self, event: &Value) -> bool {
         let taken = self.queue.try_send(event.clone()).is_ok();
         if !taken {
-            warn!("the audit log is too slow: an event is lost");
+            warn!("the audit log is too slow; dropping an event");
         }
         taken
     }

@@ -23,7 +23,7 @@ impl AuditSink for TruncatingSink {
 
     fn write(&self, event: &Value) -> bool {
         let Some(event) = fitting(event, self.largest) else {
-            warn!("an audit event is too large, and lost");
+            warn!("an audit event is too large; dropping it");
             return false;
         };
         self.to.write(&event)

@@ -47,7 +47,7 @@ impl AuditSink for AuditWebhook {
     fn write(&self, event: &Value) -> bool {
         let taken = self.queue.try_send(event.clone()).is_ok();
         if !taken {
-            warn!("the audit webhook is too slow: an event is lost");
+            warn!("the audit webhook is too slow; dropping an event");
         }
         taken
     }
@@ -75,8 +75,8 @@ impl Sender {
         for _ in 0..TRIES {
             match self.remote.post(body.clone(), WITHIN).await {
                 Ok((code, _)) if code.is_success() => return,
-                Ok((code, _)) => warn!(%code, "the audit webhook refuses events"),
-                Err(error) => warn!(%error, "the audit webhook does not answer"),
+                Ok((code, _)) => warn!(%code, "the audit webhook rejected events"),
+                Err(error) => warn!(%error, "the audit webhook did not respond"),
             }
             tokio::time::sleep(wait).await;
             wait = wait.mul_f32(GROWS);

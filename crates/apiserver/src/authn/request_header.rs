@@ -49,7 +49,7 @@ impl Authenticator for RequestHeader {
             // Headers that cannot be decoded are an error: the proxy itself must not be taken for
             // the user.
             user.map_err(|why| {
-                debug!(%why, proxy = proxy.common_name, "a proxy's user cannot be read");
+                debug!(%why, proxy = proxy.common_name, "invalid user headers of a front proxy");
                 Status::unauthorized()
             })
         })

@@ -91,6 +91,6 @@ async fn note_use(registry: &Registry, secrets: &ServedResource, secret: &Value)
         registry.guaranteed_update(&mut call, secrets, (namespace, name), "", change).await
     {
         let why = status.message();
-        warn!(namespace, name, why, "it is not kept that the token was used");
+        warn!(namespace, name, why, "cannot record the last use of a token");
     }
 }

@@ -46,22 +46,34 @@ impl MetricsSource for ServiceAccountAuthenticator {
     fn report(&self, out: &mut String) {
         let of_secrets = &self.used.of_secrets;
         for (name, help, count) in [
-            ("serviceaccount_valid_tokens_total", "Tokens that were good.", &self.used.valid),
-            ("serviceaccount_stale_tokens_total", "Tokens past their time.", &self.used.stale),
-            ("serviceaccount_legacy_tokens_total", "Tokens of secrets.", &of_secrets.all),
+            (
+                "serviceaccount_valid_tokens_total",
+                "Valid service account tokens used.",
+                &self.used.valid,
+            ),
+            (
+                "serviceaccount_stale_tokens_total",
+                "Service account tokens used after their expiration.",
+                &self.used.stale,
+            ),
+            (
+                "serviceaccount_legacy_tokens_total",
+                "Legacy service account tokens used.",
+                &of_secrets.all,
+            ),
             (
                 "serviceaccount_legacy_manual_token_uses_total",
-                "Tokens of secrets that somebody has made.",
+                "Manually created legacy service account tokens used.",
                 &of_secrets.manual,
             ),
             (
                 "serviceaccount_legacy_auto_token_uses_total",
-                "Tokens of secrets that the cluster has made.",
+                "Auto-generated legacy service account tokens used.",
                 &of_secrets.auto_generated,
             ),
             (
                 "serviceaccount_invalid_legacy_auto_token_uses_total",
-                "Tokens of secrets that are marked as invalid.",
+                "Invalidated legacy service account tokens used.",
                 &of_secrets.invalid,
             ),
         ] {

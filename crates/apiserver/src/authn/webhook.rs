@@ -94,7 +94,7 @@ impl Authenticator for TokenWebhook {
             match self.identify(token).await {
                 Ok(user) => Ok(user),
                 Err(error) => {
-                    warn!(%error, "the token webhook does not answer");
+                    warn!(%error, "the token webhook did not respond");
                     Ok(None)
                 }
             }

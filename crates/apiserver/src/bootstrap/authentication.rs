@@ -48,7 +48,10 @@ pub(crate) async fn publish_ca_bundles(
         // Merged with the data of other servers it is too large. The running ones will add their
         // data again.
         Err(status) if matches!(status.code(), 413 | 422) => {
-            warn!(message = status.message(), "extension servers are told of this server alone");
+            warn!(
+                message = status.message(),
+                "extension-apiserver-authentication is too large; writing only the data of this server"
+            );
             let anew = |old: &store::Version<Value>| {
                 let mut new = old.object.clone();
                 new["data"] = own.clone();

@@ -87,7 +87,9 @@ pub(crate) async fn publish_with_retry(
         let Some(registry) = registry.upgrade() else { return };
         match publish(&registry, &facts).await {
             Ok(()) => return done(),
-            Err(status) => warn!(error = status.message(), "still not all is there"),
+            Err(status) => {
+                warn!(error = status.message(), "cannot create the bootstrap objects; will retry")
+            }
         }
     }
 }

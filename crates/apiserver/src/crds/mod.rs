@@ -87,7 +87,9 @@ impl CrdController {
             );
             match watch {
                 Ok(mut watch) => self.watch(&mut watch, &mut left).await,
-                Err(status) => error!(message = status.message(), "cannot watch definitions"),
+                Err(status) => {
+                    error!(message = status.message(), "cannot watch CustomResourceDefinitions")
+                }
             }
             sleep(AGAIN).await;
         }
@@ -120,7 +122,11 @@ impl CrdController {
                     Ok(true) => {}
                     Ok(false) => drop(left.insert(name)),
                     Err(status) => {
-                        warn!(crd = name, message = status.message(), "cannot follow a definition");
+                        warn!(
+                            crd = name,
+                            message = status.message(),
+                            "cannot process a CustomResourceDefinition; will retry"
+                        );
                         left.insert(name);
                     }
                 }
@@ -243,11 +249,11 @@ impl CrdController {
         let declared = match compiled {
             Ok(Some(declared)) => declared,
             Ok(None) => return,
-            Err(full) => return error!(crd = name, error = %full, "cannot serve a custom kind"),
+            Err(full) => return error!(crd = name, error = %full, "cannot serve a custom resource"),
         };
         match self.registry.register_custom(declared) {
             Ok(()) => drop(self.served_specs.insert(name, now)),
-            Err(error) => error!(crd = name, %error, "cannot serve a custom kind"),
+            Err(error) => error!(crd = name, %error, "cannot serve a custom resource"),
         }
     }
 

@@ -21,7 +21,7 @@ const fn flag(
 }
 
 const PEERS: &str = "requests are not passed on to servers of other versions";
-const LEADERS: &str = "there is no coordinated leader election";
+const LEADERS: &str = "coordinated leader election is not implemented";
 
 /// All unsupported flags.
 pub const ABSENT_FLAGS: &[UnsupportedFlag] = &[

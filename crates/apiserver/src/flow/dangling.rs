@@ -31,7 +31,7 @@ pub(crate) async fn run(registry: Weak<Registry>) {
                 _ = levels.next() => {}
             },
             Err(status) => {
-                warn!(error = status.message(), "the state of flow schemas cannot be kept");
+                warn!(error = status.message(), "cannot update the status of FlowSchemas");
                 sleep(AGAIN).await;
             }
         }

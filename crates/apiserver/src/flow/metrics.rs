@@ -76,12 +76,12 @@ impl FlowMetrics {
 pub(super) fn report(tallies: &[(&str, &str, &FlowMetrics)], out: &mut String) {
     type Count = fn(&FlowMetrics) -> &AtomicU64;
     let counts: [(&str, &str, &str, Count); 4] = [
-        ("current_inqueue_requests", "gauge", "Requests that wait.", |own| &own.waiting),
-        ("current_executing_requests", "gauge", "Requests that are handled.", |own| &own.executing),
-        ("current_executing_seats", "gauge", "Seats that are taken.", |own| &own.executing),
-        ("dispatched_requests_total", "counter", "Requests that were handled.", |own| {
-            &own.dispatched
+        ("current_inqueue_requests", "gauge", "Number of queued requests.", |own| &own.waiting),
+        ("current_executing_requests", "gauge", "Number of executing requests.", |own| {
+            &own.executing
         }),
+        ("current_executing_seats", "gauge", "Number of occupied seats.", |own| &own.executing),
+        ("dispatched_requests_total", "counter", "Requests dispatched.", |own| &own.dispatched),
     ];
     for (name, kind, help, of) in counts {
         head(name, kind, help, out);
@@ -90,7 +90,7 @@ pub(super) fn report(tallies: &[(&str, &str, &FlowMetrics)], out: &mut String) {
             let _ = writeln!(out, "{PREFIX}{name}{{{}}} {count}", labels(schema, level));
         }
     }
-    head("rejected_requests_total", "counter", "Requests that were turned away.", out);
+    head("rejected_requests_total", "counter", "Requests rejected.", out);
     for (schema, level, tally) in tallies {
         for (why, reason) in REFUSALS {
             let count = tally.rejected[why as usize].load(Relaxed);
@@ -104,7 +104,7 @@ pub(super) fn report(tallies: &[(&str, &str, &FlowMetrics)], out: &mut String) {
         }
     }
     let name = "request_wait_duration_seconds";
-    head(name, "histogram", "How long requests waited.", out);
+    head(name, "histogram", "Time that requests spent queued, in seconds.", out);
     for (schema, level, tally) in tallies {
         for (histogram, execute) in tally.waited.iter().zip(["true", "false"]) {
             let labels = format!("execute=\"{execute}\",{}", labels(schema, level));
@@ -114,7 +114,7 @@ pub(super) fn report(tallies: &[(&str, &str, &FlowMetrics)], out: &mut String) {
         }
     }
     let name = "request_execution_seconds";
-    head(name, "histogram", "How long requests took.", out);
+    head(name, "histogram", "Time that requests took to execute, in seconds.", out);
     for (schema, level, tally) in tallies {
         if tally.lasted.count() > 0 {
             let labels = format!("{},type=\"regular\"", labels(schema, level));

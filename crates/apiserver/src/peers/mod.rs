@@ -77,11 +77,11 @@ impl PeerRegistration {
             let Some(strong) = registry.upgrade() else { return };
             let joined = panics::contain("peers", self.join(&strong)).await;
             if let Ok(Err(status)) = joined {
-                warn!(error = status.message(), "others cannot be told that this server is there");
+                warn!(error = status.message(), "cannot renew the lease of this API server");
             }
             let collected = panics::contain("peers", self.identity.delete_expired(&strong)).await;
             if let Ok(Err(status)) = collected {
-                warn!(error = status.message(), "servers that are gone cannot be forgotten");
+                warn!(error = status.message(), "cannot delete the leases of stopped API servers");
             }
         }
     }

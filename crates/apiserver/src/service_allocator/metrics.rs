@@ -34,16 +34,16 @@ impl Default for AllocatorMetrics {
         Self {
             given: counter(
                 "kube_apiserver_clusterip_allocator_allocation_total",
-                "Addresses that were given.",
+                "Cluster IPs allocated.",
             ),
             refused: counter(
                 "kube_apiserver_clusterip_allocator_allocation_errors_total",
-                "Addresses that were not given.",
+                "Failed allocations of cluster IPs.",
             ),
             seconds: HistogramVec::new(
                 MetricDesc {
                     name: "kube_apiserver_clusterip_allocator_allocation_duration_seconds",
-                    help: "How long it took to give an address.",
+                    help: "Latency of cluster IP allocations in seconds.",
                     labels: &["cidr"],
                 },
                 SECONDS,
@@ -71,12 +71,12 @@ impl MetricsSource for AllocatorMetricsSource {
         let gauge = |name, help, labels| GaugeVec::new(MetricDesc { name, help, labels });
         let taken = gauge(
             "kube_apiserver_clusterip_allocator_allocated_ips",
-            "Addresses that Services have.",
+            "Number of allocated cluster IPs.",
             &["cidr"],
         );
         let free = gauge(
             "kube_apiserver_clusterip_allocator_available_ips",
-            "Addresses that nobody has.",
+            "Number of free cluster IPs.",
             &["cidr"],
         );
         let given = self.given();
@@ -90,13 +90,13 @@ impl MetricsSource for AllocatorMetricsSource {
         let own = ports.stored().map_or(0, |stored| stored.map.taken().count());
         let taken_ports = gauge(
             "kube_apiserver_nodeport_allocator_allocated_ports",
-            "Ports that Services have.",
+            "Number of allocated node ports.",
             &[],
         );
         taken_ports.set(&[], number(own));
         let free_ports = gauge(
             "kube_apiserver_nodeport_allocator_available_ports",
-            "Ports that nobody has.",
+            "Number of free node ports.",
             &[],
         );
         free_ports.set(&[], number(ports.range.clone().count().saturating_sub(own)));

@@ -220,7 +220,10 @@ impl Allocation for ServiceAllocation {
                 done = done.and(addresses::release(registry, owner, name).await);
             }
             if let Err(status) = done {
-                warn!(why = status.message(), "what a service had is freed by the repair");
+                warn!(
+                    why = status.message(),
+                    "cannot release the addresses and ports of a Service; the repair loop will"
+                );
             }
         })
     }

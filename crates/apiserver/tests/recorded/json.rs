@@ -109,14 +109,21 @@ impl Json {
         }
     }
 
-    /// Formats like the recorder: spaces after commas and colons, and only ASCII.
+    /// Formats as clients that send it did: spaces after commas and colons, and only ASCII.
     pub(crate) fn print(&self) -> String {
         let mut out = String::new();
-        self.print_to(&mut out);
+        self.print_to(&mut out, [", ", ": "]);
         out
     }
 
-    fn print_to(&self, out: &mut String) {
+    /// Formats as in the files of cases, without spaces.
+    pub(crate) fn print_compact(&self) -> String {
+        let mut out = String::new();
+        self.print_to(&mut out, [",", ":"]);
+        out
+    }
+
+    fn print_to(&self, out: &mut String, [comma, colon]: [&str; 2]) {
         match self {
             Self::Null => out.push_str("null"),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -125,18 +132,18 @@ impl Json {
             Self::List(items) => {
                 out.push('[');
                 for (nth, item) in items.iter().enumerate() {
-                    out.push_str(if nth == 0 { "" } else { ", " });
-                    item.print_to(out);
+                    out.push_str(if nth == 0 { "" } else { comma });
+                    item.print_to(out, [comma, colon]);
                 }
                 out.push(']');
             }
             Self::Map(entries) => {
                 out.push('{');
                 for (nth, (key, value)) in entries.iter().enumerate() {
-                    out.push_str(if nth == 0 { "" } else { ", " });
+                    out.push_str(if nth == 0 { "" } else { comma });
                     print_text(key, out);
-                    out.push_str(": ");
-                    value.print_to(out);
+                    out.push_str(colon);
+                    value.print_to(out, [comma, colon]);
                 }
                 out.push('}');
             }

@@ -10,6 +10,7 @@
 mod cases;
 mod json;
 mod normal;
+mod record;
 mod replay;
 
 use std::{
@@ -27,14 +28,17 @@ use tokio::{sync::Mutex, task::JoinSet};
 use self::{
     cases::{Cases, field},
     json::Json,
-    replay::{Replay, TOKEN},
+    replay::Replay,
 };
 
 /// Number of cases that run concurrently.
 const WORKERS: usize = 8;
 
-/// Replays a corpus on its own server.
-async fn replay(corpus: &str, configuration: &str) {
+/// The token of the user `oracle-admin`, whom the recorded server knew too.
+const TOKEN: &str = "recorded";
+
+/// Starts a server with the flags of the recorded one.
+async fn start(configuration: &str) -> (TestCluster, tempfile::TempDir) {
     let folder = tempfile::TempDir::new().expect("a test has room for a file");
     let tokens = folder.path().join("tokens.csv");
     let line = format!("{TOKEN},oracle-admin,oracle-admin-uid,\"system:masters\"\n");
@@ -57,9 +61,16 @@ async fn replay(corpus: &str, configuration: &str) {
         }
     })
     .await;
+    (cluster, folder)
+}
+
+/// Replays a corpus on its own server.
+async fn replay(corpus: &str, configuration: &str) {
+    let (cluster, _tokens) = start(configuration).await;
     let cases = Cases::read(corpus, configuration);
     let wanted = env::var("RECORDED").unwrap_or_default();
-    let replay = Arc::new(Replay::start(cluster.running.open_pipe(), cases).await);
+    let pipe = Arc::new(cluster.running.open_pipe());
+    let replay = Arc::new(Replay::start(pipe, TOKEN, cases).await);
     let select = |serial: bool| {
         let is_serial =
             move |case: &&Json| (case.get("serial") == Some(&Json::Bool(true))) == serial;

@@ -9,7 +9,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use client::{ConnectionUse, Connector as _, PipeConnector};
+use client::{ConnectionUse, Connector};
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, client::conn::http1};
@@ -25,8 +25,6 @@ use super::{
     normal,
 };
 
-pub(crate) const TOKEN: &str = "recorded";
-
 type Sender = http1::SendRequest<Full<Bytes>>;
 
 /// The response of a server.
@@ -39,16 +37,20 @@ struct Answer {
 /// A fixture: the values saved from its responses, or why it could not be created.
 type Fixture = Arc<OnceCell<Result<Saved, String>>>;
 
+/// Sends cases to a server.
 pub(crate) struct Replay {
-    pipe: PipeConnector,
+    connector: Arc<dyn Connector>,
+    /// The token of the user `oracle-admin`.
+    token: String,
     cases: Cases,
     fixtures: Mutex<HashMap<String, Fixture>>,
     idle: Mutex<Vec<Sender>>,
 }
 
 impl Replay {
-    pub(crate) async fn start(pipe: PipeConnector, cases: Cases) -> Self {
-        let replay = Self { pipe, cases, fixtures: Mutex::default(), idle: Mutex::default() };
+    pub(crate) async fn start(connector: Arc<dyn Connector>, token: &str, cases: Cases) -> Self {
+        let (fixtures, idle) = (Mutex::default(), Mutex::default());
+        let replay = Self { connector, token: token.to_owned(), cases, fixtures, idle };
         for request in &replay.cases.prelude {
             replay.send(request, &Saved::new()).await.expect("the prelude can be sent");
         }
@@ -67,7 +69,8 @@ impl Replay {
         }
     }
 
-    async fn answer(&self, case: &Json) -> Result<Json, String> {
+    /// The normalized response to a case.
+    pub(crate) async fn answer(&self, case: &Json) -> Result<Json, String> {
         let mut saved = Saved::new();
         for name in list(case, "needs") {
             saved.extend(self.need(name.text().unwrap_or_default()).await?);
@@ -159,8 +162,8 @@ impl Replay {
         if let Some(sender) = self.idle.lock().await.pop() {
             return Ok(sender);
         }
-        let io =
-            self.pipe.connect(ConnectionUse::Upgrade).await.map_err(|error| error.to_string())?.io;
+        let connected = self.connector.connect(ConnectionUse::Upgrade).await;
+        let io = connected.map_err(|error| error.to_string())?.io;
         let (sender, connection) =
             http1::handshake(TokioIo::new(io)).await.map_err(|error| error.to_string())?;
         tokio::spawn(connection);
@@ -203,7 +206,7 @@ impl Replay {
         headers.push(("user-agent", vec!["oracle/1".to_owned()]));
         headers.push(("accept", vec!["application/json".to_owned()]));
         match request.get("auth").and_then(Json::text).unwrap_or("token") {
-            "token" => headers.push(("authorization", vec![format!("Bearer {TOKEN}")])),
+            "token" => headers.push(("authorization", vec![format!("Bearer {}", self.token)])),
             other => {
                 if let Some(token) = other.strip_prefix("bearer ") {
                     let token = fill(token, saved);
@@ -365,7 +368,7 @@ fn normalized(case: &Json, answer: &Answer, managed: bool) -> Json {
 }
 
 /// The first difference of two responses.
-fn difference(expected: &Json, found: &Json, at: &str) -> Option<String> {
+pub(crate) fn difference(expected: &Json, found: &Json, at: &str) -> Option<String> {
     match (expected, found) {
         (Json::Map(one), Json::Map(other)) => {
             let mut seen = HashSet::new();

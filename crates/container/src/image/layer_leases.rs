@@ -47,7 +47,7 @@ impl LayerLeases {
                     held.insert(name.into_owned(), chains);
                 }
                 Err(error) => {
-                    tracing::error!(path = %path.display(), %error, "a hold on layers cannot be read and is put aside");
+                    tracing::error!(path = %path.display(), %error, "cannot read a lease of layers; moving it aside");
                     durable_record::put_aside(&path)?;
                     complete = false;
                 }

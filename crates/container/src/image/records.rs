@@ -53,7 +53,7 @@ impl ImageMetadata {
         let images = match read(&path) {
             Ok(images) => images.unwrap_or_default(),
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "the records of images cannot be read and are put aside");
+                tracing::error!(path = %path.display(), %error, "cannot read the image records; moving them aside");
                 durable_record::put_aside(&path)?;
                 read(&before).ok().flatten().unwrap_or_default()
             }

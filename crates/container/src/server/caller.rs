@@ -18,7 +18,7 @@ impl Caller {
     /// Fails if the caller has gone away.
     pub(super) fn check(&self) -> Result<(), Status> {
         if self.0.is_cancelled() {
-            return Err(Status::cancelled("the caller has gone"));
+            return Err(Status::cancelled("the caller has cancelled the request"));
         }
         Ok(())
     }

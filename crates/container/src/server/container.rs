@@ -217,7 +217,7 @@ impl Inner {
         let exit = match exit {
             Ok(exit) => exit,
             Err(error) => {
-                tracing::warn!(container = id, %error, "the shim is lost");
+                tracing::warn!(container = id, %error, "lost the connection to the shim");
                 self.kill_group(&container.cgroup).await;
                 Exit { code: 255, at: now(), out_of_memory: false }
             }
@@ -247,7 +247,11 @@ impl Inner {
             group.and_then(|group| group.kill_all()).map_err(internal("end the processes"))
         });
         if let Err(status) = killed.await {
-            tracing::warn!(group = path, error = status.message(), "processes remain");
+            tracing::warn!(
+                group = path,
+                error = status.message(),
+                "cannot kill all processes of a cgroup"
+            );
         }
     }
 

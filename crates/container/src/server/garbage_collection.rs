@@ -40,10 +40,14 @@ impl Inner {
     pub(super) async fn collect_at_start(self: &Arc<Self>) {
         for container in self.state.containers() {
             if !self.state.sandbox_folder(&container.sandbox).exists() {
-                tracing::warn!(container = container.id, "collecting a container without a pod");
+                tracing::warn!(container = container.id, "removing a container that has no pod");
                 if let Err(status) = self.remove_container(&container.id).await {
                     let error = status.message();
-                    tracing::warn!(container = container.id, error, "cannot collect a container");
+                    tracing::warn!(
+                        container = container.id,
+                        error,
+                        "cannot remove a container that has no pod"
+                    );
                 }
             }
         }
@@ -52,8 +56,8 @@ impl Inner {
         let collected = tokio::time::timeout(LONGEST_NETWORK, self.cni.collect(&live)).await;
         match collected {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "cannot collect the networks of lost pods"),
-            Err(_) => tracing::warn!("collecting the networks of lost pods takes too long"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot remove the networks of deleted pods"),
+            Err(_) => tracing::warn!("removing the networks of deleted pods takes too long"),
         }
     }
 
@@ -77,14 +81,14 @@ impl Inner {
             inner.collect_groups().map_err(internal("list the control groups"))
         });
         if let Err(status) = collected.await {
-            tracing::warn!(error = status.message(), "cannot collect leftovers");
+            tracing::warn!(error = status.message(), "garbage collection failed");
         }
     }
 
     fn collect_shims(&self) {
         for shim in self.shims() {
             if !self.has_folder(&shim.sandbox) {
-                tracing::warn!(sandbox = shim.sandbox, "ending a shim without a record");
+                tracing::warn!(sandbox = shim.sandbox, "stopping a shim that has no record");
                 shim.end();
             }
         }
@@ -101,11 +105,11 @@ impl Inner {
             if self.has_folder(id) {
                 continue;
             }
-            tracing::warn!(group = path, "removing a control group without a record");
+            tracing::warn!(group = path, "removing a cgroup that has no record");
             let removed =
                 self.cgroup(&path).and_then(|group| group.kill_all().and_then(|()| group.remove()));
             if let Err(error) = removed {
-                tracing::warn!(group = path, %error, "cannot remove a control group");
+                tracing::warn!(group = path, %error, "cannot remove a cgroup");
             }
         }
         Ok(())
@@ -154,7 +158,7 @@ impl ShimProcess {
         };
         while is_running() {
             if began.elapsed() > LONGEST_KILL {
-                tracing::warn!(sandbox = self.sandbox, pid = self.pid, "a shim does not end");
+                tracing::warn!(sandbox = self.sandbox, pid = self.pid, "cannot stop a shim");
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -72,7 +72,7 @@ const LARGEST: u64 = super::LARGEST_MESSAGE as u64 + (1 << 20);
 pub(super) fn load<T: Record>(folder: &Path) -> io::Result<Found<T>> {
     if !folder.is_dir() && fs::symlink_metadata(folder).is_ok() {
         let aside = durable_record::put_aside(folder)?;
-        tracing::error!(path = %aside.display(), "this stood in the place of a folder of records");
+        tracing::error!(path = %aside.display(), "the path of a record directory was a file; moved it aside");
     }
     fs::create_dir_all(folder)?;
     let mut found = Found::default();
@@ -82,7 +82,7 @@ pub(super) fn load<T: Record>(folder: &Path) -> io::Result<Found<T>> {
             continue;
         }
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            tracing::error!(path = %path.display(), "no folder, where those of records are");
+            tracing::error!(path = %path.display(), "unexpected file among the record directories");
             continue;
         }
         match (read::<T>(&path, RECORD), read::<T>(&path, PENDING)) {
@@ -149,9 +149,9 @@ fn read<T: Record>(folder: &Path, name: &str) -> Read<T> {
         Ok(None) if durable_record::was_put_aside(&path) => Read::Bad, // by an earlier start
         Ok(None) => Read::None,
         Err(error) => {
-            tracing::error!(path = %path.display(), %error, "a record cannot be read and is put aside");
+            tracing::error!(path = %path.display(), %error, "cannot read a record; moving it aside");
             if let Err(error) = durable_record::put_aside(&path) {
-                tracing::error!(path = %path.display(), %error, "a record cannot be put aside");
+                tracing::error!(path = %path.display(), %error, "cannot move a record aside");
             }
             Read::Bad
         }

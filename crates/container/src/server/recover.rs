@@ -53,7 +53,7 @@ impl Inner {
             self.clear_unreadable(&folder).await;
         }
         for folder in leftovers.unreadable_containers {
-            tracing::error!(folder = %folder.display(), "a container of which nothing is known is left alone");
+            tracing::error!(folder = %folder.display(), "ignoring an unknown container");
         }
         let restored = leftovers.restored_sandboxes;
         let query = |sandbox: SandboxRecord| {
@@ -82,7 +82,7 @@ impl Inner {
         let state = match query_until_started(&self.shim(&sandbox.id)).await {
             Ok(state) if state.pid != 0 => state,
             Err(error) if is_passing(&error) => {
-                tracing::warn!(sandbox = sandbox.id, %error, "a shim cannot be queried now");
+                tracing::warn!(sandbox = sandbox.id, %error, "cannot query a shim");
                 return self.watch_sandbox(sandbox.id);
             }
             _ => return self.sandbox_ended(&sandbox.id),
@@ -107,14 +107,18 @@ impl Inner {
                 continue; // watching it reports its exit
             }
             let Some(status) = state.containers.get(&container.id) else { continue };
-            tracing::warn!(container = container.id, ?status, "a start was not recorded");
+            tracing::warn!(
+                container = container.id,
+                ?status,
+                "the record of a container's start was missing; restored it from the shim"
+            );
             self.change_container(&container.id, |container| match status {
                 Status::Running { started, .. } => container.started(started),
                 Status::Exited(exit) => container.ended(*exit),
             });
         }
         for id in state.containers.keys().filter(|id| self.state.container(id).is_err()) {
-            tracing::error!(sandbox, container = id, "a container without a record is left alone");
+            tracing::error!(sandbox, container = id, "ignoring a container that has no record");
         }
         self.watch_sandbox(sandbox);
     }
@@ -124,7 +128,7 @@ impl Inner {
         let shim = ShimClient::at(folder.to_owned());
         match query(&shim).await {
             Ok(state) if state.pid != 0 => {
-                tracing::error!(folder = %folder.display(), "a pod without a record is left alone");
+                tracing::error!(folder = %folder.display(), "ignoring a pod that has no record");
                 return;
             }
             Err(error) if is_passing(&error) => return,
@@ -133,9 +137,9 @@ impl Inner {
         let _ = shim.request_done(Request::Shutdown).await; // usually it has already exited
         let shm = folder.join("shm");
         while sys::mount::lazy_unmount(&shm).is_ok() {}
-        tracing::error!(folder = %folder.display(), "what is left of a pod without a record is removed");
+        tracing::error!(folder = %folder.display(), "removing the remains of a pod that has no record");
         if let Err(error) = fs::remove_dir_all(folder) {
-            tracing::error!(folder = %folder.display(), %error, "it cannot be removed");
+            tracing::error!(folder = %folder.display(), %error, "cannot remove the remains of a pod");
         }
     }
 
@@ -155,9 +159,12 @@ impl Inner {
                 self.store.hold_layers(&container.id, &layers).map_err(io::Error::other)
             });
             match held {
-                Ok(()) => tracing::warn!(container = container.id, "holds its layers again"),
+                Ok(()) => tracing::warn!(
+                    container = container.id,
+                    "restored the layer lease of a container"
+                ),
                 Err(error) => {
-                    tracing::error!(container = container.id, %error, "does not hold its layers");
+                    tracing::error!(container = container.id, %error, "cannot restore the layer lease of a container");
                 }
             }
         }

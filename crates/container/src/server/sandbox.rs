@@ -193,7 +193,7 @@ impl Inner {
         }
         self.kill_sandbox(sandbox).await;
         if let Err(error) = self.remove_files(sandbox) {
-            tracing::warn!(sandbox = sandbox.id, %error, "leftovers of a sandbox that did not start");
+            tracing::warn!(sandbox = sandbox.id, %error, "cannot clean up a sandbox that failed to start");
         }
     }
 
@@ -213,7 +213,11 @@ impl Inner {
             removed.map_err(internal("remove the cgroup"))
         });
         if let Err(status) = removed.await {
-            tracing::warn!(sandbox = sandbox.id, error = status.message(), "leftovers");
+            tracing::warn!(
+                sandbox = sandbox.id,
+                error = status.message(),
+                "cannot clean up a sandbox"
+            );
         }
         let parent = sandbox.config().linux.as_ref().map(|linux| linux.cgroup_parent.as_str());
         if parent.unwrap_or_default().is_empty()

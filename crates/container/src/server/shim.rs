@@ -247,7 +247,7 @@ async fn connect(folder: &Path) -> io::Result<UnixStream> {
 }
 
 fn slow() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the shim does not answer")
+    io::Error::new(io::ErrorKind::TimedOut, "the shim does not respond")
 }
 
 fn ended() -> io::Error {
@@ -255,5 +255,5 @@ fn ended() -> io::Error {
 }
 
 fn unexpected() -> io::Error {
-    io::Error::other("the shim gave an answer to another question")
+    io::Error::other("unexpected response from the shim")
 }

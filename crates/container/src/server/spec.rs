@@ -258,7 +258,7 @@ pub(crate) fn capabilities(
     let set = set.union(ambient);
     let missing = add.difference(possible);
     if add != CapabilitySet::ALL && missing != CapabilitySet::default() {
-        tracing::warn!(?missing, "this machine has not all capabilities that a container asks for");
+        tracing::warn!(?missing, "the kernel lacks capabilities that a container requests");
     }
     let set = set.intersection(possible);
     Ok(Capabilities { bounding: set.0, inheritable: ambient.0, ambient: ambient.0 })

@@ -211,7 +211,7 @@ impl State {
     fn put_back(&self, sandboxes: Vec<SandboxRecord>, containers: Vec<ContainerRecord>) {
         let warn = |id: &str, written: io::Result<()>| {
             if let Err(error) = written {
-                tracing::error!(id, %error, "a restored record cannot be written");
+                tracing::error!(id, %error, "cannot write a restored record");
             }
         };
         let mut tables = self.tables();
@@ -304,7 +304,7 @@ impl State {
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(container) = self.tables().containers.get(id).cloned() else { return };
         if let Err(error) = records::write(&self.container_folder(id), &container) {
-            tracing::error!(container = id, %error, "a change cannot be recorded");
+            tracing::error!(container = id, %error, "cannot write a changed record");
         }
     }
 
@@ -313,7 +313,7 @@ impl State {
         let _alone = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sandbox) = self.tables().sandboxes.get(id).cloned() else { return };
         if let Err(error) = records::write(&self.sandbox_folder(id), &sandbox) {
-            tracing::error!(sandbox = id, %error, "a change cannot be recorded");
+            tracing::error!(sandbox = id, %error, "cannot write a changed record");
         }
     }
 

@@ -55,11 +55,11 @@ impl Seats {
         let own = taken.get(namespace).copied().unwrap_or_default();
         if own >= most {
             return Err(Error(format!(
-                "namespace {namespace:?} has {most} {what} on this node, and may have no more"
+                "namespace {namespace:?} has reached its limit of {most} {what} on this node"
             )));
         }
         if all >= self.most_of_all && own >= ALWAYS {
-            return Err(Error(format!("the node has {all} {what}, and takes no more")));
+            return Err(Error(format!("the node has reached its limit of {all} {what}")));
         }
         taken.insert(namespace.to_owned(), own + 1);
         Ok(Seat { seats: self.clone(), namespace: namespace.to_owned() })

@@ -103,8 +103,10 @@ impl Collector {
             let done = panics::contain("garbage-collector", self.process_item(&uid)).await;
             let done = done.unwrap_or_else(|why| Err(Error::Invalid(why.to_string())));
             match &done {
-                Err(error) if error.is_conflict() => debug!(%uid, %error, "will look again"),
-                Err(error) => warn!(%uid, %error, "cannot collect; will retry"),
+                Err(error) if error.is_conflict() => {
+                    debug!(%uid, %error, "conflict with another write; will retry")
+                }
+                Err(error) => warn!(%uid, %error, "cannot collect an object; will retry"),
                 Ok(()) => {}
             }
             self.queue.done(uid, done.is_ok());
@@ -266,7 +268,7 @@ impl Collector {
     async fn remove_finalizer(&self, node: &Node, finalizer: &str) -> Result<(), Error> {
         let stay: List<String> =
             node.finalizers.iter().filter(|name| *name != finalizer).cloned().collect();
-        self.patch(node, "finalizers", stay.into(), "what it owned is settled").await
+        self.patch(node, "finalizers", stay.into(), "its dependents are deleted or orphaned").await
     }
 
     async fn patch(&self, node: &Node, field: &str, to: Value, why: &str) -> Result<(), Error> {

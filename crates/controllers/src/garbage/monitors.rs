@@ -105,7 +105,7 @@ impl Collector {
         if !matches!(timeout(SYNC, synced.wait_for(|synced| *synced)).await, Ok(Ok(_))) {
             self.sync_errors.add(1);
             let ApiResource { group, version, plural, .. } = &monitor.resource;
-            warn!(%group, %version, %plural, "cannot be listed; others are collected without it");
+            warn!(%group, %version, %plural, "cannot list a resource; collecting the others without it");
             return;
         }
         let mut graph = self.graph(); // locked first, so that new objects do not count as deleted

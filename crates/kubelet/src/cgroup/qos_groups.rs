@@ -104,7 +104,7 @@ impl Tiers {
         }
         match self.burstable.apply_limits(&with_shares(wanted)) {
             Ok(()) => requests.written = Some(wanted),
-            Err(error) => warn!(%error, "the weight of burstable pods cannot be set"),
+            Err(error) => warn!(%error, "cannot set the CPU weight of the burstable cgroup"),
         }
     }
 

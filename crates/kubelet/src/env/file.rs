@@ -55,7 +55,7 @@ pub(crate) fn read_all<'a>(
 fn read(volume: &Path, path: &str) -> Result<Option<EnvFile>, String> {
     let place = volume.join(path);
     let failed = |error: io::Error| {
-        tracing::warn!(file = %place.display(), %error, "an env file cannot be read");
+        tracing::warn!(file = %place.display(), %error, "cannot read an env file");
         UNPARSABLE.to_owned()
     };
     let folder = sys::descriptor::open_path(volume).map_err(failed)?;

@@ -129,7 +129,7 @@ async fn synchronize(host: &Arc<KubeletContext>, state: &mut EvictionState) -> O
     }
     let threshold = threshold?;
     let resource = threshold.signal.resource();
-    info!(resource, "the node runs short");
+    info!(resource, "eviction threshold met");
     host.record_node_event(
         EventType::Warning,
         "EvictionThresholdMet",
@@ -138,7 +138,7 @@ async fn synchronize(host: &Arc<KubeletContext>, state: &mut EvictionState) -> O
     if threshold.signal.is_of_disks() {
         image_gc::delete_unused_images(host).await;
         if !any_threshold_met(settings, &observe(&host.config.root_dir, &images)) {
-            info!(resource, "there is enough again without any pod going");
+            info!(resource, "reclaimed enough resources without evicting a pod");
             return None;
         }
     }
@@ -201,7 +201,7 @@ fn evict(
     if admission::is_critical(pod, is_static) {
         return None;
     }
-    warn!(pod = pod.metadata().name(), why, "a pod has to go");
+    warn!(pod = pod.metadata().name(), why, "evicting a pod");
     host.record_event(pod, "", EventType::Warning, "Evicted", why.clone());
     let failure = Failure {
         reason: "Evicted".into(),
@@ -223,7 +223,7 @@ async fn wait_for_pod_cleanup(host: &Arc<KubeletContext>, uid: &str) {
         }
         sleep(POLL).await;
     }
-    warn!(uid, "a pod that had to go has not gone");
+    warn!(uid, "timed out waiting for an evicted pod to terminate");
 }
 
 /// The active pods that are not terminating, each with its resource usage.

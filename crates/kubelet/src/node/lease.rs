@@ -28,7 +28,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) {
                     sleep(RENEW).await;
                 }
                 Err(error) => {
-                    warn!(%error, "the lease cannot be renewed; will retry");
+                    warn!(%error, "cannot renew the node lease; will retry");
                     sleep(RETRY).await;
                 }
             }

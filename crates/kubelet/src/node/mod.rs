@@ -56,7 +56,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>, port: u16) {
                             told = Some(status::without_times(&status));
                             last = Instant::now();
                         }
-                        Err(error) => warn!(%error, "the node cannot be written; will retry"),
+                        Err(error) => warn!(%error, "cannot update the node status; will retry"),
                     }
                 }
                 let wait = match () {
@@ -92,7 +92,7 @@ async fn sync_pod_cidr(host: &KubeletContext, given: &mut String) {
     }
     match host.runtime.set_pod_cidr(&range).await {
         Ok(()) => *given = range,
-        Err(error) => warn!(%error, "the runtime does not take the pods' range; will retry"),
+        Err(error) => warn!(%error, "cannot set the podCIDR in the runtime; will retry"),
     }
 }
 

@@ -114,7 +114,7 @@ impl StepContext {
             let (container, restarts) = (&*found.name, found.restarts);
             let logs = PodLogs::of(&self.host.config, &self.pod);
             if let Err(error) = logs.remove_container(LogOf { container, id, restarts }) {
-                tracing::warn!(pod = self.pod.metadata().name(), %error, "a log cannot be removed");
+                tracing::warn!(pod = self.pod.metadata().name(), %error, "cannot remove a container log");
             }
         }
         Ok(())
@@ -267,7 +267,7 @@ impl StepContext {
             .await
             .map_err(|error| failed("RunContainerError", error.message().to_owned()))?;
         if let Err(error) = pod_logs.link(LogOf { container: name, id: &id, restarts }) {
-            tracing::warn!(pod = self.pod.metadata().name(), %error, "a log cannot be linked");
+            tracing::warn!(pod = self.pod.metadata().name(), %error, "cannot create the symlink to a container log");
         }
         host.record_event(
             &self.pod,
@@ -303,7 +303,7 @@ impl StepContext {
         let grace = self.pod.spec().termination_grace_period_seconds();
         let why = "FailedPostStartHook";
         if let Err(error) = self.kill(id, spec.name(), grace, why).await {
-            tracing::warn!(%error, "a container whose postStart hook failed cannot be stopped");
+            tracing::warn!(%error, "cannot stop a container whose postStart hook failed");
         }
         Err(("PostStartHookError".into(), message))
     }

@@ -111,7 +111,7 @@ impl Worker {
             let next = self.desired_updates.borrow_and_update().clone();
             self.apply_desired(next);
             if let Err(error) = self.observe().await {
-                warn!(pod = self.name(), %error, "the runtime does not answer; will retry");
+                warn!(pod = self.name(), %error, "the runtime did not respond; will retry");
                 sleep(RETRY).await;
                 continue;
             }
@@ -239,7 +239,7 @@ impl Worker {
             durable_record::write(&file, &to_json(pod), durable_record::Durability::None)
         });
         if let Err(error) = written {
-            warn!(pod = self.name(), %error, "the pod cannot be kept on disk");
+            warn!(pod = self.name(), %error, "cannot write the checkpoint of a pod");
         }
     }
 

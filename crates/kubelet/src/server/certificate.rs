@@ -28,9 +28,11 @@ impl Shown {
     pub(super) async fn follow(mut self, host: Arc<KubeletContext>) {
         while timeout(LOOK, host.cx.stopping()).await.is_err() {
             match self.renew(&host) {
-                Ok(true) => info!("the kubelet's certificate is a new one"),
+                Ok(true) => info!("renewed the serving certificate"),
                 Ok(false) => {}
-                Err(error) => warn!(%error, "the kubelet's certificate stays"),
+                Err(error) => {
+                    warn!(%error, "cannot renew the serving certificate; keeping the current one")
+                }
             }
         }
     }

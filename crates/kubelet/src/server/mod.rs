@@ -134,7 +134,7 @@ async fn serve(
         .with_upgrades()
         .await;
     if let Err(error) = served {
-        debug!(%error, "a connection ended badly");
+        debug!(%error, "connection failed");
     }
 }
 

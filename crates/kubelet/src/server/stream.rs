@@ -116,7 +116,7 @@ async fn forward(
         .map_err(|error| said(&error))?;
     host.cx.spawn("stream connection", async move {
         if let Err(error) = connection.with_upgrades().await {
-            debug!(%error, "the runtime's stream ended badly");
+            debug!(%error, "the stream of the runtime failed");
         }
     });
     let path = url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
@@ -147,7 +147,7 @@ async fn forward(
         let (mut far, mut near) = (TokioIo::new(far), TokioIo::new(near));
         let copied = copy_until_idle(&mut near, &mut far, idle).await;
         if let Err(error) = copied {
-            debug!(%error, "a stream ended badly");
+            debug!(%error, "stream failed");
         }
     });
     let (head, _) = answer.into_parts();

@@ -48,9 +48,9 @@ fn read(file: &Path, uid: &str) -> Option<Pod> {
             if same { Ok(Some(pod)) } else { Err("it is the record of another pod".to_owned()) }
         });
     read.unwrap_or_else(|why| {
-        tracing::error!(uid, why, "the record of a pod cannot be read and is put aside");
+        tracing::error!(uid, why, "cannot read the checkpoint of a pod; moving it aside");
         if let Err(error) = durable_record::put_aside(file) {
-            tracing::error!(uid, %error, "the record of a pod cannot be put aside");
+            tracing::error!(uid, %error, "cannot move the checkpoint of a pod aside");
         }
         None
     })

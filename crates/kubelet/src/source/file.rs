@@ -32,7 +32,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> watch::Receiver<bool> {
         let (host, folder, done) = (host.clone(), folder.clone(), done.clone());
         async move {
             let watcher = watch_folder(&folder)
-                .inspect_err(|error| warn!(%error, "the folder of static pods is not watched"))
+                .inspect_err(|error| warn!(%error, "cannot watch the static pod directory"))
                 .ok();
             let mut named = StaticPods::default();
             loop {
@@ -63,7 +63,7 @@ fn read(host: &KubeletContext, folder: &Path) -> Option<Vec<(String, Result<Pod,
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
         Err(error) => {
-            warn!(%error, "static pods cannot be read");
+            warn!(%error, "cannot read the static pod directory");
             return None;
         }
     };

@@ -27,12 +27,12 @@ impl StaticPods {
                     let uid = pod.metadata().uid().to_owned();
                     now.insert(place, uid.clone());
                     if !host.pods.has(&uid) {
-                        info!(pod = pod.metadata().name(), "a static pod");
+                        info!(pod = pod.metadata().name(), "starting a static pod");
                         host.pods.update_pod(host, pod, None, true);
                     }
                 }
                 Err(error) => {
-                    warn!(place, %error, "not a static pod");
+                    warn!(place, %error, "not a valid static pod");
                     // perhaps half-written: the running pod is kept until the manifest is valid again or deleted
                     now.extend(self.0.get(&place).map(|uid| (place, uid.clone())));
                 }

@@ -111,7 +111,7 @@ async fn remove(objects: &runtime::CachedApi<Pod>, pod: &Pod) -> Result<(), Erro
 
 fn succeeded(result: &Result<(), Error>) -> bool {
     if let Err(error) = result {
-        warn!(%error, "a mirror pod cannot be written; will retry");
+        warn!(%error, "cannot write a mirror pod; will retry");
     }
     result.is_ok()
 }

@@ -57,7 +57,7 @@ pub(crate) fn start(host: &Arc<KubeletContext>) -> watch::Receiver<bool> {
                         host.mirror_pods_changed.notify_one();
                     }
                     // Running pods are kept: an unreachable server says nothing about its pods.
-                    Err(error) => warn!(%uri, error, "pods cannot be read"),
+                    Err(error) => warn!(%uri, error, "cannot read static pods from the URL"),
                 }
                 sleep(POLL_PERIOD).await;
             }

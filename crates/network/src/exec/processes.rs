@@ -42,7 +42,7 @@ impl PluginProcesses {
                 Some(group)
             }
             Err(error) => {
-                tracing::warn!(parent, %error, "no cgroup for a network plugin: only its process group is ended");
+                tracing::warn!(parent, %error, "no cgroup for a CNI plugin: only its process group is killed");
                 None
             }
         };
@@ -59,7 +59,7 @@ impl PluginProcesses {
     pub(super) async fn kill(&mut self) {
         let Some(running) = self.0.take() else { return };
         if let Err(error) = tokio::task::spawn_blocking(move || running.kill()).await {
-            tracing::error!(%error, "the processes of a network plugin were not ended");
+            tracing::error!(%error, "cannot kill the processes of a CNI plugin");
         }
     }
 }
@@ -80,7 +80,7 @@ impl RunningPlugin {
         }
         let Some(group) = &self.group else { return };
         if let Err(error) = group.kill_all().and_then(|()| group.remove()) {
-            tracing::warn!(%error, "processes of a network plugin are left");
+            tracing::warn!(%error, "processes of a CNI plugin are still running");
         }
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn kill_stale(parent: &str) {
     for path in hierarchies.below(parent, is_stale).unwrap_or_default() {
         let Ok(group) = hierarchies.group(&path) else { continue };
         if let Err(error) = group.kill_all().and_then(|()| group.remove()) {
-            tracing::warn!(path, %error, "cannot remove the group of an old network plugin");
+            tracing::warn!(path, %error, "cannot remove the cgroup of an earlier CNI plugin");
         }
     }
 }

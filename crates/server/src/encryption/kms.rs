@@ -101,7 +101,9 @@ impl Kms {
     fn plugin(&self) -> Option<&mpsc::SyncSender<DecryptJob>> {
         let plugin = self.plugin.get_or_init(|| {
             let started = Plugin::start(&self.config, self.shared.clone());
-            started.inspect_err(|error| warn!(%error, "no thread for a KMS")).ok()
+            started
+                .inspect_err(|error| warn!(%error, "cannot start the thread of a KMS plugin"))
+                .ok()
         });
         plugin.as_ref()
     }
@@ -119,7 +121,7 @@ impl Kms {
 
     pub(super) fn seal(&self, at: &str, text: &[u8]) -> Option<Vec<u8>> {
         let Some(ActiveSeed { secret, object, .. }) = self.writing() else {
-            warn!(kms = self.config.name, "it does not answer: nothing is written");
+            warn!(kms = self.config.name, "the KMS plugin does not respond; rejecting the write");
             return None;
         };
         let DekSource::Seed(seed) = &*secret else { return None };
@@ -135,7 +137,7 @@ impl Kms {
     pub(super) fn open(&self, at: &str, stored: &[u8]) -> Option<Vec<u8>> {
         let object = EncryptedObject::decode(stored.strip_prefix(self.prefix.as_bytes())?).ok()?;
         if let Err(wrong) = object.check() {
-            warn!(at, wrong, "a stored value makes no sense");
+            warn!(at, wrong, "invalid encrypted value in storage");
             return None;
         }
         match &*self.secret(&object)? {
@@ -174,7 +176,9 @@ impl Kms {
         // Another call may be in progress, and each has its own timeout.
         let plain = answered.recv_timeout(self.config.timeout * 3).ok()?;
         let plain = plain
-            .inspect_err(|error| warn!(kms = self.config.name, error, "it does not decrypt"))
+            .inspect_err(|error| {
+                warn!(kms = self.config.name, error, "the KMS plugin cannot decrypt a value")
+            })
             .ok()?;
         let secret = if object.encrypted_dek_source_type == SEED {
             DekSource::Seed(plain).long_enough()?

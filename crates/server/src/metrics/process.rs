@@ -36,18 +36,28 @@ pub fn report_process(out: &mut String) {
         let _ = writeln!(out, "{name} {value}");
     };
     let cpu = (field(11) + field(12)) / TICKS;
-    put("process_cpu_seconds_total", "counter", "Processor time used.", &cpu);
-    put("process_max_fds", "gauge", "Files that may be open.", &limit("Max open files"));
-    put("process_open_fds", "gauge", "Files that are open.", &files);
-    put("process_resident_memory_bytes", "gauge", "Memory in use.", &page(1));
+    put("process_cpu_seconds_total", "counter", "User and system CPU time in seconds.", &cpu);
+    put(
+        "process_max_fds",
+        "gauge",
+        "Maximum number of open file descriptors.",
+        &limit("Max open files"),
+    );
+    put("process_open_fds", "gauge", "Number of open file descriptors.", &files);
+    put("process_resident_memory_bytes", "gauge", "Resident memory in bytes.", &page(1));
     let started = booted + field(19) / TICKS;
-    put("process_start_time_seconds", "gauge", "When the process began.", &started);
-    put("process_virtual_memory_bytes", "gauge", "Memory set aside.", &page(0));
+    put(
+        "process_start_time_seconds",
+        "gauge",
+        "Start time of the process in seconds since 1970.",
+        &started,
+    );
+    put("process_virtual_memory_bytes", "gauge", "Virtual memory in bytes.", &page(0));
     let most = match limit("Max address space").as_str() {
         "unlimited" => "18446744073709551615".to_owned(),
         most => most.to_owned(),
     };
-    put("process_virtual_memory_max_bytes", "gauge", "Memory that may be set aside.", &most);
+    put("process_virtual_memory_max_bytes", "gauge", "Maximum virtual memory in bytes.", &most);
     let traffic = read("net/netstat");
     let octets = |name: &str| {
         let mut lines = traffic.lines().filter_map(|line| line.strip_prefix("IpExt: "));
@@ -56,8 +66,8 @@ pub fn report_process(out: &mut String) {
         at.and_then(|at| numbers.split(' ').nth(at)).unwrap_or("0").to_owned()
     };
     for (name, help, field) in [
-        ("process_network_receive_bytes_total", "Bytes that came in.", "InOctets"),
-        ("process_network_transmit_bytes_total", "Bytes that went out.", "OutOctets"),
+        ("process_network_receive_bytes_total", "Bytes received over the network.", "InOctets"),
+        ("process_network_transmit_bytes_total", "Bytes sent over the network.", "OutOctets"),
     ] {
         put(name, "counter", help, &octets(field));
     }

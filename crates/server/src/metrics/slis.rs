@@ -35,14 +35,19 @@ impl Slis {
     pub(crate) fn text(&self) -> String {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::new();
-        super::head("kubernetes_healthcheck", "gauge", "What the last check said.", &mut out);
+        super::head(
+            "kubernetes_healthcheck",
+            "gauge",
+            "Result of the last health check.",
+            &mut out,
+        );
         for ((name, path), seen) in &*all {
             let last = u8::from(seen.last);
             let _ =
                 writeln!(out, "kubernetes_healthcheck{{name=\"{name}\",type=\"{path}\"}} {last}");
         }
         let total = "kubernetes_healthchecks_total";
-        super::head(total, "counter", "What all checks said.", &mut out);
+        super::head(total, "counter", "Number of health checks, by result.", &mut out);
         for ((name, path), seen) in &*all {
             for (status, count) in [("error", seen.failed), ("success", seen.held)] {
                 if count > 0 {

@@ -35,19 +35,27 @@ impl Default for RestClientMetrics {
         Self {
             requests: CounterVec::new(name(
                 "rest_client_requests_total",
-                "What was asked of others.",
+                "Requests sent to other servers, by code, method and host.",
                 &["code", "host", "method"],
             )),
             seconds: by(
                 "rest_client_request_duration_seconds",
-                "How long it took.",
+                "Latency of requests to other servers in seconds.",
                 REQUEST_SECONDS,
             ),
-            sent: by("rest_client_request_size_bytes", "Bytes that were sent.", REQUEST_SIZES),
-            received: by("rest_client_response_size_bytes", "Bytes that came back.", REQUEST_SIZES),
+            sent: by(
+                "rest_client_request_size_bytes",
+                "Size of requests to other servers in bytes.",
+                REQUEST_SIZES,
+            ),
+            received: by(
+                "rest_client_response_size_bytes",
+                "Size of responses of other servers in bytes.",
+                REQUEST_SIZES,
+            ),
             connections: CounterVec::new(name(
                 "rest_client_transport_create_calls_total",
-                "Connections that were wanted: there, or made.",
+                "Lookups in the connection pool, by result (hit or miss).",
                 &["result"],
             )),
         }

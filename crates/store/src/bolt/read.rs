@@ -165,7 +165,7 @@ impl<S: ReadAt> Bolt<S> {
         let length =
             length.filter(|length| *length <= LARGEST).ok_or(wrong("a page that is too large"))?;
         if u64_at(&head, 0) != Some(number) || at + length as u64 > self.size {
-            return Err(wrong("a page that is not what it says"));
+            return Err(wrong("a page of the wrong type"));
         }
         let mut page = vec![0; length];
         self.source.read(&mut page, at)?;

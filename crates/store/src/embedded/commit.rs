@@ -190,7 +190,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
                 }
             }
             Err(AppendError::Broken(error)) => {
-                error!(%error, "cannot append to the log; nothing more is written");
+                error!(%error, "cannot append to the log; rejecting all further writes");
                 self.writer().mark_broken(); // later writes were checked against it
             }
         }

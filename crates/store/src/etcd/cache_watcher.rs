@@ -108,7 +108,7 @@ async fn watch<V: fmt::Debug + Send + Sync + 'static>(
     let mut events = match timeout(super::REQUEST_TIMEOUT, client.watch(request)).await {
         Ok(Ok(events)) => events.into_inner(),
         Ok(Err(status)) => return broken(status.message().to_owned()),
-        Err(_) => return broken("it did not answer in time".to_owned()),
+        Err(_) => return broken("etcd did not respond in time".to_owned()),
     };
     let mut waits = false;
     loop {
@@ -129,7 +129,7 @@ async fn watch<V: fmt::Debug + Send + Sync + 'static>(
                 waits = true;
                 continue;
             }
-            () = silence => return broken("it says nothing".to_owned()),
+            () = silence => return broken("no progress notification from etcd".to_owned()),
             () = follower.resource.closed() => return (nth, WatchEnd::Closed),
         };
         waits = false;

@@ -60,7 +60,7 @@ impl KvRequest {
             }
             KvMethod::Compact => pb::CompactionRequest::decode(message).map(Self::Compact),
         };
-        call.map_err(|error| Status::internal(format!("a message makes no sense: {error}")))
+        call.map_err(|error| Status::internal(format!("invalid message: {error}")))
     }
 }
 

@@ -135,7 +135,7 @@ impl ConnectionRouter {
                 self.serve(stream, http2, ending).await
             }
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("it did not say who it is".to_owned()),
+            Err(_) => Err("TLS handshake timed out".to_owned()),
         }
     }
 
@@ -149,7 +149,7 @@ impl ConnectionRouter {
         let is_http2 = |begun: &[u8]| PREFACE.starts_with(&begun[..begun.len().min(PREFACE.len())]);
         while begun.len() < PREFACE.len() && is_http2(&begun) {
             let read = tokio::time::timeout(HANDSHAKE, stream.read_buf(&mut begun)).await;
-            match read.map_err(|_| "it said nothing".to_owned())? {
+            match read.map_err(|_| "the client sent nothing".to_owned())? {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(error) => return Err(error.to_string()),

@@ -195,7 +195,7 @@ impl Member {
                 }
             }
             Err(AppendError::Broken(error)) => {
-                error!(%error, "cannot append to the log; nothing more is written");
+                error!(%error, "cannot append to the log; rejecting all further writes");
                 self.give_up();
             }
         }

@@ -128,7 +128,7 @@ async fn find(cri: &mut CriClient, id: &str) -> Result<Value> {
 async fn container(cri: &mut CriClient, id: &str) -> Result<Value> {
     let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
     let answer = cri.runtime.container_status(request).await.map_err(message)?.into_inner();
-    let status = answer.status.context("the runtime says nothing of it")?;
+    let status = answer.status.context("the runtime does not report it")?;
     let mut tree = Value::object();
     let metadata = status.metadata.clone().unwrap_or_default();
     tree["id"] = status.id.as_str().into();
@@ -167,7 +167,7 @@ async fn container(cri: &mut CriClient, id: &str) -> Result<Value> {
 async fn pod(cri: &mut CriClient, id: &str) -> Result<Value> {
     let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: true };
     let answer = cri.runtime.pod_sandbox_status(request).await.map_err(message)?.into_inner();
-    let status = answer.status.context("the runtime says nothing of it")?;
+    let status = answer.status.context("the runtime does not report it")?;
     let mut tree = Value::object();
     let metadata = status.metadata.clone().unwrap_or_default();
     tree["id"] = status.id.as_str().into();

@@ -32,7 +32,7 @@ pub(super) fn run(args: Vec<OsString>) -> ExitCode {
     };
     match place.existing().and_then(|layout| rotate(&layout.path("pki"))) {
         Ok(()) => {
-            println!("a new key is in place; what is stored is written anew within seconds");
+            println!("a new key is in use; stored objects are re-encrypted within seconds");
             ExitCode::SUCCESS
         }
         Err(error) => {

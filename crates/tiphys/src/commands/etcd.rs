@@ -127,7 +127,7 @@ async fn serve(flags: Arguments) -> Result<()> {
     info!(urls = flags.listen_client_urls.join(","), "serving");
     let stop = async {
         if let Err(error) = wait_for_shutdown_signal().await {
-            tracing::error!(%error, "cannot hear signals");
+            tracing::error!(%error, "cannot install signal handlers");
         }
     };
     etcd.serve(ports, stop).await;

@@ -32,7 +32,7 @@ fn the_page_is_derived_from_the_flags() {
 
 fn table(command: &Command) -> String {
     let mut text =
-        format!("\n## `tiphys {}`\n\n| flag | what it chooses |\n|---|---|\n", command.get_name());
+        format!("\n## `tiphys {}`\n\n| flag | meaning |\n|---|---|\n", command.get_name());
     for flag in command.get_arguments().filter(|flag| !flag.is_hide_set()) {
         let Some(name) = flag.get_long() else { continue };
         let values = flag.get_value_names().unwrap_or_default();

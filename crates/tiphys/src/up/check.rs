@@ -47,10 +47,7 @@ const REQUIREMENTS: &[Requirement] = &[
 
 /// Prints a line for each requirement. Fails unless all are met.
 pub(crate) fn run() -> Result<()> {
-    ensure!(
-        rustix::process::geteuid().is_root(),
-        "what the machine lacks can only be tried as root: run `sudo tiphys check`"
-    );
+    ensure!(rustix::process::geteuid().is_root(), "the checks need root: run `sudo tiphys check`");
     let mut all = true;
     for need in REQUIREMENTS {
         let met = is_met(need);
@@ -61,7 +58,7 @@ pub(crate) fn run() -> Result<()> {
             println!("  missing  {}: {}", need.what, need.hint);
         }
     }
-    ensure!(all, "this machine lacks what is missing above");
+    ensure!(all, "this machine does not meet the requirements above");
     Ok(())
 }
 

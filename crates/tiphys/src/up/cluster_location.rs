@@ -62,7 +62,7 @@ impl Place {
         match fs::File::open(&config) {
             Ok(_) => Ok(layout),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => bail!(
-                "only root may look at the cluster in {}: run this as root",
+                "only root can access the cluster in {}: run this as root",
                 layout.dir().display()
             ),
             Err(_) => {

@@ -52,7 +52,7 @@ pub(crate) async fn run() -> Result<()> {
     let proxy =
         UserInfo::new("system:kube-proxy", &["system:node-proxier", "system:authenticated"]);
     running.socket(tokio::net::UnixListener::from_std(sockets.proxy)?, proxy, 0);
-    info!(port = settings.port, "the API server answers");
+    info!(port = settings.port, "the API server is ready");
     let mut parts = Vec::new();
     if let Some(listener) = sockets.controller_manager {
         let listener = tokio::net::TcpListener::from_std(listener)?;

@@ -56,7 +56,7 @@ impl Supervisor {
     fn failure(&mut self) -> Option<String> {
         let ended = self.child.try_wait().ok()??;
         let said = failures::last_line(&self.log, self.from);
-        let said = said.unwrap_or_else(|| format!("it ended with {ended} and said nothing"));
+        let said = said.unwrap_or_else(|| format!("it exited with {ended} and logged nothing"));
         Some(said.strip_prefix("supervise: ").unwrap_or(&said).to_owned())
     }
 }
@@ -92,7 +92,7 @@ impl Waiting<'_> {
             if let Some(client) = administrator(self.layout).await {
                 return Ok(client);
             }
-            self.pause("the API server does not answer").await?;
+            self.pause("the API server does not respond").await?;
         }
     }
 
@@ -192,7 +192,7 @@ pub(super) async fn reload(layout: &DataDir, supervisor: i32) -> Result<()> {
     let parts = || ["control", "node"].map(|part| status::processes(layout, part)).concat();
     let before = parts();
     failures::clear(layout);
-    sys::process::kill(supervisor, HANGUP).context("the supervisor cannot be told")?;
+    sys::process::kill(supervisor, HANGUP).context("cannot signal the supervisor")?;
     let began = Instant::now();
     while parts().iter().any(|pid| before.contains(pid)) {
         ensure!(began.elapsed() < LONGEST_START, "what runs does not end");

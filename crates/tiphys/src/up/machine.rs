@@ -83,7 +83,7 @@ pub(crate) fn choose_cidrs(
         None => first_free(services_first, &[&taken[..], &[pods]].concat())?,
     };
     if pods.overlaps(&services) {
-        bail!("pods ({pods}) and services ({services}) need ranges of their own");
+        bail!("the ranges of pods ({pods}) and services ({services}) overlap");
     }
     Ok((pods, services))
 }

@@ -40,7 +40,7 @@ pub(crate) async fn run(layout: &DataDir) -> Result<()> {
     let network = Arc::new(DeferredPodNetwork::new(layout, &settings)?);
     let stop = CancellationToken::new();
     let serving = runtime::serve(layout, network.clone(), stop.clone()).await?;
-    info!("the runtime answers");
+    info!("the container runtime is ready");
 
     let client = connect(layout, &settings, "node.sock", membership::KUBELET)?;
     let cx = Context::new(&client);

@@ -41,12 +41,12 @@ pub(super) fn shim_group(layout: &DataDir) -> String {
 /// Protects this process, the supervisor, and its children. Logs what the host does not permit.
 pub(super) fn protect(layout: &DataDir) {
     if let Err(error) = raise_descriptors() {
-        warn!(%error, "the limit of open files stays as it is");
+        warn!(%error, "cannot raise the limit of open files");
     }
     // where it may not be lowered, the pods' oom_score_adj is raised instead
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE.to_string());
     if let Err(error) = make_groups(layout) {
-        warn!(%error, "the node's own processes have no group of their own");
+        warn!(%error, "cannot create the cgroups of the node's own processes");
     }
     place(layout, "supervisor", std::process::id());
 }
@@ -61,7 +61,7 @@ pub(super) fn place(layout: &DataDir, part: &str, pid: u32) {
         group.procs_files().iter().try_for_each(|file| fs::write(file, pid.to_string()))
     };
     if let Err(error) = place() {
-        warn!(part, %error, "not in a group of its own");
+        warn!(part, %error, "cannot move a process into its cgroup");
     }
 }
 

@@ -19,7 +19,7 @@ const VARIABLE: &str = "NOTIFY_SOCKET";
 pub(super) fn ready() {
     let Some(socket) = std::env::var_os(VARIABLE) else { return };
     if let Err(error) = send(&socket, "READY=1") {
-        tracing::warn!(%error, "the service manager cannot be told that the cluster is up");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }
 

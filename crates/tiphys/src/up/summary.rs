@@ -43,7 +43,7 @@ pub(super) async fn look(layout: &DataDir, settings: &ClusterConfig) -> Glance {
     let answers = report.is_some();
     match report {
         Some(found) => lines.extend(found),
-        None => lines.push(("API server", "does not answer".to_owned())),
+        None => lines.push(("API server", "does not respond".to_owned())),
     }
     lines.extend(certificates(layout, settings));
     if !settings.is_joined() && settings.etcd.is_empty() {

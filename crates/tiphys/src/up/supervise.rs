@@ -63,7 +63,7 @@ pub(crate) async fn run(layout: &DataDir) -> Result<()> {
             () = control.run_forever(), if !settings.is_joined() => {}
             () = node.run_forever() => {}
             stopped = &mut stop => break stopped?,
-            _ = reload.recv() => info!("starting both parts again, with the settings as they are now"),
+            _ = reload.recv() => info!("restarting control and node with the current settings"),
         }
     }
     info!("stopping");
@@ -109,9 +109,9 @@ impl ManagedProcess<'_> {
             let why = match self.start() {
                 Ok(mut child) => {
                     let ended = child.wait().await;
-                    warn!(part = self.name, ?ended, "ended; starting it again");
+                    warn!(part = self.name, ?ended, "exited; restarting it");
                     failures::last_line(&log, from).unwrap_or_else(|| match ended {
-                        Ok(status) => format!("it ended with {status} and said nothing"),
+                        Ok(status) => format!("it exited with {status} and logged nothing"),
                         Err(error) => error.to_string(),
                     })
                 }
@@ -194,7 +194,7 @@ async fn stop_process(layout: &DataDir, name: &str) {
             }
         };
         if timeout(GRACE, gone).await.is_err() {
-            warn!(part = name, "does not end by itself");
+            warn!(part = name, "does not stop; killing it");
             let _ = sys::process::kill(pid, 9);
             while status::lives(pid) {
                 sleep(Duration::from_millis(20)).await;

@@ -55,10 +55,7 @@ fn errors_name_the_thing_and_the_way_out() {
         complaint(&output(&mut world.inside("setpriv", &[&user[..], args].concat())))
     };
     let data = open.path().join("data").to_string_lossy().into_owned();
-    assert_eq!(
-        ordinary(&["check"]),
-        "check: what the machine lacks can only be tried as root: run `sudo tiphys check`"
-    );
+    assert_eq!(ordinary(&["check"]), "check: the checks need root: run `sudo tiphys check`");
     assert!(ordinary(&["up", "--data-dir", &data]).starts_with("up: tiphys up needs root"));
     fs::create_dir(&data).expect("a folder");
     let config = format!("{data}/config.yaml");
@@ -152,7 +149,7 @@ fn commands_say_how_things_are() {
     images(&world);
     drop(busy);
     world.tiphys(&["down", "--now"]);
-    assert!(status().contains("API server   does not answer"), "{}", status());
+    assert!(status().contains("API server   does not respond"), "{}", status());
     world.assert_nothing_left();
 }
 

@@ -7,6 +7,7 @@
 mod cases;
 mod normal;
 mod process;
+mod record;
 mod replay;
 mod server;
 mod table;
@@ -14,6 +15,7 @@ mod world;
 
 use std::{
     env,
+    path::Path,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -24,7 +26,7 @@ use std::{
 use self::{
     cases::{Case, Cases},
     replay::Replay,
-    server::Server,
+    server::{PORT, Server},
 };
 
 /// Number of read-only cases that run concurrently.
@@ -45,7 +47,8 @@ fn replay_all() -> Vec<String> {
     let cases = Cases::read();
     let text = env::var_os("RECORDED").unwrap_or_default().to_string_lossy().into_owned();
     let server = Server::start();
-    let replay = Replay::start(&server);
+    let (host, kubectl) = (format!("127.0.0.1:{PORT}"), Path::new(env!("CARGO_BIN_EXE_tiphys")));
+    let replay = Replay::start(server.folder(), host, kubectl);
     let select = |mutates: bool| {
         let all = cases.cases.iter().filter(move |case| case.mutates == mutates);
         all.filter(|case| case.id.contains(&text)).collect::<Vec<_>>()
@@ -55,7 +58,7 @@ fn replay_all() -> Vec<String> {
     differing
 }
 
-fn replay_some(replay: &Replay<'_>, cases: &Cases, some: &[&Case], workers: usize) -> Vec<String> {
+fn replay_some(replay: &Replay, cases: &Cases, some: &[&Case], workers: usize) -> Vec<String> {
     let (next, differing) = (AtomicUsize::new(0), Mutex::new(vec![]));
     thread::scope(|scope| {
         for _ in 0..workers {

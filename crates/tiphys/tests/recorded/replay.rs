@@ -11,7 +11,6 @@ use super::{
     cases::{Case, Printed},
     normal::Normal,
     process::{self, Finished},
-    server::{PORT, Server},
     table,
     world::World,
 };
@@ -20,31 +19,46 @@ use super::{
 const LINES: usize = 12;
 
 /// Runs cases against a server.
-pub(crate) struct Replay<'a> {
-    server: &'a Server,
+pub(crate) struct Replay {
+    /// A folder for this replay, with the kubeconfig `kubeconfig`.
+    folder: PathBuf,
+    /// Host and port of the server.
+    host: String,
     world: World,
-    /// Our kubectl, under the name `kubectl`.
+    /// The program under the name `kubectl`.
     kubectl: PathBuf,
     home: PathBuf,
     /// Number of the next case's directory.
     next: AtomicUsize,
 }
 
-impl<'a> Replay<'a> {
-    pub(crate) fn start(server: &'a Server) -> Self {
-        let folder = server.folder();
+impl Replay {
+    /// Creates the objects of the world; `program` is a kubectl.
+    pub(crate) fn start(folder: &Path, host: String, program: &Path) -> Self {
         let (bin, home) = (folder.join("bin"), folder.join("home"));
         fs::create_dir(&bin).expect("a new folder");
         fs::create_dir(&home).expect("a new folder");
         let kubectl = bin.join("kubectl");
-        symlink(env!("CARGO_BIN_EXE_tiphys"), &kubectl).expect("a new link");
-        Self { server, world: World::build(server), kubectl, home, next: AtomicUsize::new(0) }
+        symlink(program, &kubectl).expect("a new link");
+        let world = World::build(&folder.join("kubeconfig"));
+        Self { folder: folder.to_owned(), host, world, kubectl, home, next: AtomicUsize::new(0) }
     }
 
     /// Runs a case; returns the differences, none if the output matches.
     pub(crate) fn run(&self, case: &Case) -> Vec<String> {
+        let (mut out, printed) = self.print(case);
+        let steps = [&case.command].into_iter().chain(&case.after);
+        for (step, found) in steps.zip(printed).filter(|(step, found)| step.output != *found) {
+            out.push(format!("  kubectl {}", step.args.join(" ")));
+            out.extend(differences(&step.output, &found));
+        }
+        out
+    }
+
+    /// Runs a case; returns what failed before it, and the normalised output of its commands.
+    pub(crate) fn print(&self, case: &Case) -> (Vec<String>, Vec<Printed>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let folder = self.server.folder().join(format!("case-{number:05}"));
+        let folder = self.folder.join(format!("case-{number:05}"));
         fs::create_dir_all(folder.join(".tmp")).expect("a new folder");
         write_files(&folder, case);
         let mut out = vec![];
@@ -58,14 +72,11 @@ impl<'a> Replay<'a> {
                 out.push(format!("  setup: kubectl {}: {}", args.join(" "), done.stderr.trim()));
             }
         }
+        let mut printed = vec![];
         for (nth, step) in [&case.command].into_iter().chain(&case.after).enumerate() {
             let stdin = case.stdin.as_deref().filter(|_| nth == 0);
             let done = self.kubectl(&step.args, &folder, &case.env, stdin);
-            let found = self.normalise(case, &step.args, &done, &folder);
-            if found != step.output {
-                out.push(format!("  kubectl {}", step.args.join(" ")));
-                out.extend(differences(&step.output, &found));
-            }
+            printed.push(self.normalise(case, &step.args, &done, &folder));
         }
         for args in &case.cleanup {
             self.kubectl(args, &folder, &[], None);
@@ -74,7 +85,11 @@ impl<'a> Replay<'a> {
             self.world.empty_scratch();
         }
         fs::remove_dir_all(&folder).expect("our own folder");
-        out
+        (out, printed)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("kubeconfig")
     }
 
     fn kubectl(
@@ -88,7 +103,7 @@ impl<'a> Replay<'a> {
         let mut variables = vec![
             ("HOME".to_owned(), text(&self.home)),
             ("TMPDIR".to_owned(), format!("{cwd}/.tmp")),
-            ("KUBECONFIG".to_owned(), text(&self.server.kubeconfig())),
+            ("KUBECONFIG".to_owned(), text(&self.kubeconfig())),
         ];
         variables
             .extend(env.iter().map(|(name, value)| (name.clone(), value.replace("${cwd}", &cwd))));
@@ -101,11 +116,11 @@ impl<'a> Replay<'a> {
             (format!("{cwd}/.tmp"), "<tmp>"),
             (cwd, "<cwd>"),
             (text(&self.home), "<home>"),
-            (text(&self.server.kubeconfig()), "<kubeconfig>"),
+            (text(&self.kubeconfig()), "<kubeconfig>"),
             (text(&self.kubectl), "kubectl"),
-            (format!("https://127.0.0.1:{PORT}"), "<server>"),
-            (format!("127.0.0.1:{PORT}"), "<host>"),
-            (PORT.to_string(), "<port>"),
+            (format!("https://{}", self.host), "<server>"),
+            (self.host.clone(), "<host>"),
+            (self.host.rsplit(':').next().unwrap_or_default().to_owned(), "<port>"),
         ];
         let normal =
             Normal { places, explain: args.first().is_some_and(|first| first == "explain") };

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::LazyLock,
     thread,
     time::{Duration, Instant},
@@ -16,7 +16,7 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 use tokio::{runtime::Runtime, task::JoinSet};
 
-use super::{cases::folder, normal::regex, server::Server};
+use super::{cases::folder, normal::regex};
 
 /// Timeout of a wait; reached only by a failing test.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -53,9 +53,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Creates the objects.
-    pub(crate) fn build(server: &Server) -> Self {
-        let config = Kubeconfig::read(&server.kubeconfig()).and_then(|config| config.config(None));
+    /// Creates the objects as the user of a kubeconfig.
+    pub(crate) fn build(kubeconfig: &Path) -> Self {
+        let config = Kubeconfig::read(kubeconfig).and_then(|config| config.config(None));
         let client = Client::new(config.expect("a good kubeconfig").user_agent("world/1"));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();

@@ -9,7 +9,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
-/// All that belong to the form, whoever wrote them.
+/// All annotations of this form, regardless of their author.
 const V2_ANNOTATIONS: [&str; 6] = [
     METRICS,
     BEHAVIOR,

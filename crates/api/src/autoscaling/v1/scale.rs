@@ -97,7 +97,7 @@ pub struct ResourceMetricSource {
     /// The resource: cpu or memory.
     #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
-    /// What it should be, as a percentage of what the pods request.
+    /// Target as a percentage of the requests of the pods.
     target_average_utilization: Option<i32>,
     /// Target value, averaged over all pods.
     target_average_value: Option<Quantity>,
@@ -108,7 +108,7 @@ pub struct ContainerResourceMetricSource {
     /// The resource: cpu or memory.
     #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
-    /// What it should be, as a percentage of what the pods request.
+    /// Target as a percentage of the requests of the pods.
     target_average_utilization: Option<i32>,
     /// Target value, averaged over all pods.
     target_average_value: Option<Quantity>,
@@ -177,7 +177,7 @@ pub struct ResourceMetricStatus {
     /// The resource: cpu or memory.
     #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
-    /// What it is, as a percentage of what the pods request.
+    /// Current value as a percentage of the requests of the pods.
     current_average_utilization: Option<i32>,
     /// Current value, averaged over all pods.
     current_average_value: Must<Quantity>,
@@ -188,7 +188,7 @@ pub struct ContainerResourceMetricStatus {
     /// The resource: cpu or memory.
     #[api(go_type = "v1.ResourceName")]
     name: Must<String>,
-    /// What it is, as a percentage of what the pods request.
+    /// Current value as a percentage of the requests of the pods.
     current_average_utilization: Option<i32>,
     /// Current value, averaged over all pods.
     current_average_value: Must<Quantity>,

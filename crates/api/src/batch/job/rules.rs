@@ -56,7 +56,7 @@ pub(super) fn check_changed(job: &Job, old: &Job, errs: &mut ErrorList) {
     check_name(job, errs);
 }
 
-/// While it is suspended and has no pods, a job may be told where to run.
+/// While a job is suspended and has no pods, its scheduling directives may be changed.
 fn validate_template_update(job: &Job, old: &Job, errs: &mut ErrorList) {
     let mut before = old.spec().template().clone();
     let new = job.spec().template();

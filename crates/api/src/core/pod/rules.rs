@@ -209,7 +209,7 @@ fn restore_images(back: &mut PodSpec, old: &PodSpec) {
     }
 }
 
-/// While a pod waits at a gate, it may be told more closely where to go.
+/// While a pod has scheduling gates, its scheduling directives may be made stricter.
 fn check_gated(back: &mut PodSpec, old: &PodSpec, errs: &mut ErrorList) {
     let kept = |new: &Map<String>, old: &Map<String>| {
         old.iter().all(|(name, value)| new.get(name) == Some(value))

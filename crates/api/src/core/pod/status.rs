@@ -305,7 +305,7 @@ pub struct NodeAllocatableResourceClaimStatus {
     /// What its devices take.
     #[api(tag = 4, keys("name"), merge, merge_key = "name")]
     mapping: List<NodeAllocatableMappedResources>,
-    /// What its devices take besides.
+    /// Additional resources that its devices consume.
     #[api(keys("name"), merge, merge_key = "name")]
     overhead: List<NodeAllocatableOverheadResources>,
 }

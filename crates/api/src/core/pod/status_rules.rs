@@ -1,4 +1,4 @@
-//! The rules for what is told of a pod.
+//! Validation of the status of a pod.
 
 use std::collections::BTreeSet;
 

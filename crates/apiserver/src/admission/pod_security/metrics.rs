@@ -17,7 +17,7 @@ impl Default for PodSecurityMetrics {
         Self {
             evaluations: CounterVec::new(MetricDesc {
                 name: "pod_security_evaluations_total",
-                help: "How often the rules for pods were looked at, and what they said.",
+                help: "Pod Security evaluations, by decision, level and mode.",
                 labels: &[
                     "decision",
                     "mode",
@@ -30,12 +30,12 @@ impl Default for PodSecurityMetrics {
             }),
             exemptions: CounterVec::new(MetricDesc {
                 name: "pod_security_exemptions_total",
-                help: "How often requests were let off the rules for pods.",
+                help: "Requests exempt from Pod Security.",
                 labels: &["request_operation", "resource", "subresource"],
             }),
             errors: CounterVec::new(MetricDesc {
                 name: "pod_security_errors_total",
-                help: "How often the rules for pods could not be looked at as they should.",
+                help: "Errors that kept Pod Security from evaluating a request normally.",
                 labels: &["fatal", "request_operation", "resource", "subresource"],
             }),
         }

@@ -49,17 +49,17 @@ impl WebhookMatchConditions {
             seconds: HistogramVec::new(
                 name(
                     "apiserver_admission_match_condition_evaluation_seconds",
-                    "How long conditions of hooks took.",
+                    "Latency of match conditions in seconds.",
                 ),
                 SECONDS,
             ),
             errors: CounterVec::new(name(
                 "apiserver_admission_match_condition_evaluation_errors_total",
-                "Conditions of hooks that failed.",
+                "Match conditions whose evaluation failed.",
             )),
             exclusions: CounterVec::new(name(
                 "apiserver_admission_match_condition_exclusions_total",
-                "Hooks that were not asked because of their conditions.",
+                "Webhooks and policies skipped because of their match conditions.",
             )),
         }
     }

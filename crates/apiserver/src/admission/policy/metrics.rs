@@ -18,9 +18,9 @@ pub(crate) struct PolicyMetrics {
 impl Default for PolicyMetrics {
     fn default() -> Self {
         let both = |total, seconds, labels| {
-            let help = "What policies were asked.";
+            let help = "Evaluations of admission policies, by policy and result.";
             let counter = CounterVec::new(MetricDesc { name: total, help, labels });
-            let help = "How long policies took.";
+            let help = "Latency of admission policies in seconds.";
             (counter, HistogramVec::new(MetricDesc { name: seconds, help, labels }, SECONDS))
         };
         Self {

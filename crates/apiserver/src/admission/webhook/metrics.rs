@@ -22,24 +22,24 @@ impl Default for WebhookMetrics {
             seconds: HistogramVec::new(
                 MetricDesc {
                     name: "apiserver_admission_webhook_admission_duration_seconds",
-                    help: "How long hooks took.",
+                    help: "Latency of admission webhooks in seconds.",
                     labels: &["name", "operation", "rejected", "type"],
                 },
                 SECONDS,
             ),
             requests: counter(
                 "apiserver_admission_webhook_request_total",
-                "What hooks were asked.",
+                "Requests to admission webhooks, by result.",
                 &["code", "name", "operation", "rejected", "type"],
             ),
             rejections: counter(
                 "apiserver_admission_webhook_rejection_count",
-                "What was refused because of hooks.",
+                "Requests rejected by admission webhooks, by error type.",
                 &["error_type", "name", "operation", "rejection_code", "type"],
             ),
             open: counter(
                 "apiserver_admission_webhook_fail_open_count",
-                "What went on without a hook's answer.",
+                "Requests admitted although a webhook failed.",
                 &["name", "type"],
             ),
         }

@@ -276,7 +276,7 @@ fn failed(
         WebhookError::Calling(why) => {
             let why = format!("failed calling webhook {:?}: {why}", hook.name);
             if hook.is("failurePolicy", "Ignore") {
-                warn!(%why, "going on without it");
+                warn!(%why, "admission webhook failed; ignored because of its failurePolicy");
                 let key = match place {
                     Some(InvocationIndex { round, index }) => format!(
                         "failed-open.mutation.webhook.admission.k8s.io/round_{round}_index_{index}"

@@ -43,7 +43,7 @@ pub(super) async fn warn(
     };
     match made {
         Err(status) if !status.has_reason("AlreadyExists") => {
-            warn!(reason, note, why = status.message(), "an event cannot be written");
+            warn!(reason, note, why = status.message(), "cannot write an event");
         }
         _ => {}
     }

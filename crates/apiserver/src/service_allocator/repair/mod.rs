@@ -56,7 +56,10 @@ impl AllocationRepair {
             let done = panics::contain("services", self.turn(&registry, turn)).await;
             let done = done.unwrap_or_else(|why| Err(Status::internal(why.to_string())));
             if let Err(status) = done {
-                warn!(why = status.message(), "places of services cannot be looked at now");
+                warn!(
+                    why = status.message(),
+                    "cannot repair the addresses and ports of Services; will retry"
+                );
                 sleep(RETRY).await;
             }
             if registry.strong_count() == 0 {

@@ -91,7 +91,7 @@ fn rebuilt<'a>(
         let left = leaks.entry(place).or_insert(SEEN);
         *left = left.saturating_sub(1);
         if *left == 0 {
-            warn!(place, "a node port was nobody's: it is free again");
+            warn!(place, "released a node port that no Service uses");
             leaks.remove(&place);
         } else {
             map.set(place, true);

@@ -113,10 +113,10 @@ fn read_token(bytes: &[u8]) -> Result<Authorization> {
         access_token: String,
     }
     let answer: Token =
-        serde_json::from_slice(bytes).map_err(|_| Error::malformed("invalid token answer"))?;
+        serde_json::from_slice(bytes).map_err(|_| Error::malformed("invalid token response"))?;
     let token = if answer.token.is_empty() { answer.access_token } else { answer.token };
     if token.is_empty() {
-        Err(Error::malformed("token answer without a token"))
+        Err(Error::malformed("the token response contains no token"))
     } else {
         Ok(Authorization(format!("Bearer {token}")))
     }

@@ -167,7 +167,7 @@ impl HttpClient {
         });
         let response = timeout(self.patience, sender.send_request(request.map(Full::new)))
             .await
-            .map_err(|_| failed(&"no answer in time"))?
+            .map_err(|_| failed(&"no response in time"))?
             .map_err(|error| failed(&error))?;
         let pace = Pace { patience: self.patience, waited: Duration::ZERO, bytes: 0 };
         Ok(HttpResponse { response, pace, _connection: tasks })
@@ -244,7 +244,7 @@ impl HttpResponse {
         while let Some(chunk) = self.chunk().await? {
             bytes.extend_from_slice(&chunk);
             if bytes.len() as u64 > limit {
-                return Err(Error::malformed(format!("answer larger than {limit} bytes")));
+                return Err(Error::malformed(format!("response larger than {limit} bytes")));
             }
         }
         Ok(bytes)

@@ -147,7 +147,7 @@ impl Client {
             for attempt in 0..MAX_ATTEMPTS {
                 match ask(endpoint.clone()).await {
                     Err(Error::Registry(reason)) if attempt + 1 < MAX_ATTEMPTS => {
-                        tracing::debug!(%endpoint, %reason, "asking the registry again");
+                        tracing::debug!(%endpoint, %reason, "retrying a request to the registry");
                         tokio::time::sleep(Duration::from_millis(200 << (2 * attempt))).await;
                     }
                     Err(error) => {

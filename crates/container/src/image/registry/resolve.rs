@@ -81,7 +81,7 @@ async fn query(
         }
     };
     let answer =
-        timeout(ANSWER, exchange).await.map_err(|_| format!("{server} does not answer"))?;
+        timeout(ANSWER, exchange).await.map_err(|_| format!("{server} does not respond"))?;
     let answer = answer.map_err(|error| format!("{server}: {error}"))?;
     if !matches!(answer.metadata.response_code, ResponseCode::NoError | ResponseCode::NXDomain) {
         return Err(format!("{server}: {}", answer.metadata.response_code));

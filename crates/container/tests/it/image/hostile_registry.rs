@@ -15,7 +15,7 @@ use super::*;
 /// Timeout of the test itself.
 const LONGEST: Duration = Duration::from_mins(3);
 /// The error for a slow registry.
-const SLOW: [&str; 2] = ["no answer in time", "too slowly"];
+const SLOW: [&str; 2] = ["no response in time", "too slowly"];
 
 /// The reply to a request for a path. `None`: no reply, and the connection stays open.
 type Answer = dyn Fn(&str, SocketAddr) -> Option<Reply> + Send + Sync;
@@ -117,7 +117,7 @@ async fn refused(
 
 #[tokio::test]
 async fn answers_that_never_end() {
-    refused("no answer", "no answer in time", |_, _| None).await;
+    refused("no answer", "no response in time", |_, _| None).await;
     refused("endless manifest", "larger than", |_, _| {
         Some(open(Body::Endless(vec![b' '; 64 << 10])))
     })

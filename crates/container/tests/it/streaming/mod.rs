@@ -188,7 +188,7 @@ async fn a_namespace_has_so_many_sessions_and_no_more() {
         of("greedy").expect("an address");
     }
     let error = of("greedy").expect_err("enough").to_string();
-    assert!(error.contains("may have no more"), "{error}");
+    assert!(error.contains("has reached its limit of"), "{error}");
     of("modest").expect("others are not held back");
     server.stop().await;
 }

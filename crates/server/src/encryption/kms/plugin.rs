@@ -72,7 +72,7 @@ impl Plugin {
             let outcome = outcome.unwrap_or_else(|panicked| Err(panicked.to_string()));
             let pause = if outcome.is_ok() { HEALTHY_POLL } else { UNHEALTHY_POLL };
             if let Err(error) = &outcome {
-                warn!(kms = self.config.name, error, "it is not well");
+                warn!(kms = self.config.name, error, "the KMS plugin is unhealthy");
             }
             self.shared.state().last_error = outcome.err();
             self.shared.changed.notify_all();
@@ -96,11 +96,11 @@ impl Plugin {
     fn poll_status(&mut self) -> Result<(), String> {
         let status: StatusResponse = self.call("Status", StatusRequest {})?;
         if status.healthz != "ok" {
-            return Err(format!("it says {:?} of itself", status.healthz));
+            return Err(format!("the plugin reports its health as {:?}", status.healthz));
         } else if status.version != "v2" && status.version != "v2beta1" {
-            return Err(format!("it speaks {:?}, not v2", status.version));
+            return Err(format!("the plugin has API version {:?}, not v2", status.version));
         } else if status.key_id.is_empty() {
-            return Err("it does not say which key it has".to_owned());
+            return Err("the plugin does not report its key id".to_owned());
         }
         let until = Instant::now() + SEED_GRACE_PERIOD;
         if let Some(writing) = &mut self.shared.state().writing
@@ -109,7 +109,7 @@ impl Plugin {
             writing.until = until;
             return Ok(());
         }
-        let seed = random::<32>().ok_or("there is no randomness")?.to_vec();
+        let seed = random::<32>().ok_or("cannot get random bytes")?.to_vec();
         let request = EncryptRequest { plaintext: seed.clone(), uid: uid() };
         let sealed: EncryptResponse = self.call("Encrypt", request)?;
         let mut object = EncryptedObject {
@@ -121,10 +121,10 @@ impl Plugin {
         };
         object.check()?;
         if object.key_id != status.key_id {
-            return Err("it encrypts with another key than it says".to_owned());
+            return Err("the plugin encrypted with another key than it reports".to_owned());
         }
         object.encrypted_data.clear();
-        info!(kms = self.config.name, "writing with a new seed");
+        info!(kms = self.config.name, "using a new data encryption seed");
         let secret = Arc::new(DekSource::Seed(seed));
         let mut state = self.shared.state();
         state.remember(object.sealed(), secret.clone());
@@ -147,7 +147,9 @@ impl Plugin {
             answer.map(tonic::Response::into_inner).map_err(|status| status.message().to_owned())
         };
         let answer = async { tokio::time::timeout(timeout, asking).await };
-        self.runtime.block_on(answer).unwrap_or_else(|_| Err(format!("no answer in {timeout:?}")))
+        self.runtime
+            .block_on(answer)
+            .unwrap_or_else(|_| Err(format!("no response within {timeout:?}")))
     }
 }
 

@@ -195,11 +195,11 @@ async fn review(client: &Client, (group, kind): (&str, &str), spec: Value) -> Op
     match timeout(REVIEW_TIMEOUT, asked).await {
         Ok(Ok(answer)) => Some(answer["status"].clone()),
         Ok(Err(error)) => {
-            tracing::warn!(%error, kind, "the API server does not say");
+            tracing::warn!(%error, kind, "the API server rejected a review");
             None
         }
         Err(_) => {
-            tracing::warn!(kind, "the API server does not answer");
+            tracing::warn!(kind, "the API server did not respond");
             None
         }
     }

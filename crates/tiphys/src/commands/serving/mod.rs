@@ -198,7 +198,9 @@ async fn watch_certificates(
     while certificates.files.is_some() && timeout(CERT_POLL_PERIOD, cx.stopping()).await.is_err() {
         match certificates.config() {
             Ok(config) => tls.replace(config),
-            Err(error) => warn!("the serving certificate stays: {error:#}"),
+            Err(error) => {
+                warn!("cannot reload the serving certificate; keeping the current one: {error:#}")
+            }
         }
     }
 }
@@ -283,7 +285,7 @@ impl SecureServer {
         builder.http1().timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT);
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(100);
         if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
-            debug!(%error, "a connection ended badly");
+            debug!(%error, "connection failed");
         }
     }
 

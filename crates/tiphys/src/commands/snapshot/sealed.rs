@@ -78,7 +78,7 @@ fn seal_with(secret: &Secret, plain: &[u8], iterations: u32) -> Result<Vec<u8>> 
         Aad::from(&sealed),
         &mut bytes,
     );
-    tag.ok().context("what is to be sealed is too large")?;
+    tag.ok().context("the data to encrypt is too large")?;
     sealed.extend(nonce);
     sealed.extend(bytes);
     Ok(sealed)

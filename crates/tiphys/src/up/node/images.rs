@@ -46,7 +46,7 @@ pub(super) fn serve(layout: &DataDir, store: ImageStore, stop: CancellationToken
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = done {
-                warn!(%error, "an archive was neither taken nor given");
+                warn!(%error, "cannot transfer an image archive");
             }
         }
     });

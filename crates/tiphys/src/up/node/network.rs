@@ -110,7 +110,7 @@ fn saved_pod_cidr(layout: &DataDir) -> Result<Option<String>> {
         Ok(Some(text))
     });
     read.or_else(|error| {
-        tracing::error!(path = %path.display(), %error, "the node's pod range cannot be read and is put aside");
+        tracing::error!(path = %path.display(), %error, "cannot read the saved podCIDR; moving it aside");
         durable_record::put_aside(&path)?;
         Ok(None)
     })

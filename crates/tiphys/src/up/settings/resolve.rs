@@ -168,7 +168,7 @@ impl ClusterConfig {
             machine::Ipv4Cidr::parse(&self.service_cidr).context("--service-cluster-ip-range")?;
         ensure!(
             !pods.overlaps(&services),
-            "pods ({pods}) and services ({services}) need ranges of their own"
+            "the ranges of pods ({pods}) and services ({services}) overlap"
         );
         Ok(())
     }
@@ -229,6 +229,6 @@ mod tests {
             assert!(error.starts_with(&format!("--node-name {name:?}")), "{error}");
         }
         let same = ClusterConfig { service_cidr: "10.244.0.0/20".to_owned(), ..settings() };
-        assert!(same.check().unwrap_err().to_string().contains("ranges of their own"));
+        assert!(same.check().unwrap_err().to_string().contains("overlap"));
     }
 }

@@ -3,12 +3,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
 };
 
-use object::{Value, from_json};
+use serde_json::Value;
+
+use super::files;
 
 /// Every crate, from the lowest layer up. A crate may depend on lower layers only, and within a layer only as
 /// `BESIDE` permits.
@@ -21,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &["server", "runtime", "container", "network", "volume"],
     COMPONENTS,
     &["tiphys", "testkit"],
-    &["bench"],
+    &["bench", "structure"],
 ];
 
 /// Components, which must not depend on each other: they communicate only through the API.
@@ -138,7 +139,7 @@ fn unsafe_stands_in_one_crate() {
     let mut wrong = Vec::new();
     for (name, package) in packages() {
         if name != "sys" {
-            sources(&package.folder, &mut |path, text| {
+            files(&package.folder, ".rs", &mut |path, text| {
                 let is_unsafe = |line: &str| {
                     let code = line.split("//").next().unwrap_or_default();
                     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "allow(unsafe_code"]
@@ -162,7 +163,7 @@ fn unsafe_stands_in_one_crate() {
 fn locks_outlive_a_panic() {
     let mut wrong = Vec::new();
     for package in packages().into_values() {
-        sources(&package.folder, &mut |path, text| {
+        files(&package.folder, ".rs", &mut |path, text| {
             let tests = path.components().any(|part| part.as_os_str() == "tests")
                 || path.file_name().is_some_and(|name| name == "tests.rs");
             let code = if tests { "" } else { text.split("#[cfg(test)]").next().unwrap_or("") };
@@ -197,31 +198,22 @@ fn packages() -> BTreeMap<String, Package> {
     let output = cargo.output().expect("cargo runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "cargo metadata: {said}");
-    let metadata = from_json(&output.stdout).expect("cargo writes JSON");
-    metadata.get("packages").items().iter().map(package).collect()
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    items(&metadata["packages"]).iter().map(package).collect()
 }
 
 fn package(tree: &Value) -> (String, Package) {
-    let text = |name: &str| tree.get(name).as_str().expect("cargo says so").to_owned();
+    let text = |name: &str| tree[name].as_str().expect("cargo says so").to_owned();
     let manifest = PathBuf::from(text("manifest_path"));
     let folder = manifest.parent().expect("a file is in a folder").to_owned();
     let of = |tests: bool| {
-        let all = tree.get("dependencies").items().iter();
-        let some = all.filter(|one| (one.get("kind").as_str() == Some("dev")) == tests);
-        some.filter_map(|one| one.get("name").as_str().map(str::to_owned)).collect()
+        let all = items(&tree["dependencies"]).iter();
+        let some = all.filter(|one| (one["kind"].as_str() == Some("dev")) == tests);
+        some.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
     };
     (text("name"), Package { folder, uses: of(false), tests_use: of(true) })
 }
 
-/// Calls `visit` with every source file below a directory.
-fn sources(folder: &Path, visit: &mut impl FnMut(&Path, &str)) {
-    for entry in fs::read_dir(folder).expect("the folder of a package") {
-        let path = entry.expect("readable").path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() && name != "target" && !name.starts_with('.') {
-            sources(&path, visit);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            visit(&path, &fs::read_to_string(&path).expect("sources are text"));
-        }
-    }
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map(Vec::as_slice).unwrap_or_default()
 }
