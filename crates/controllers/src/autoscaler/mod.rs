@@ -27,7 +27,8 @@ use api::{
 };
 use client::{Api, ApiResource, Error, Selectors};
 use object::{
-    Clock, List, NamespacedName, Quantity, Text, Time, Value, quantity::Format, selector::Selector,
+    Clock, List, NamespacedName, Quantity, SteadyClock, Text, Time, Value, quantity::Format,
+    selector::Selector,
 };
 use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
@@ -50,6 +51,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         events: EventRecorder::start(cx, "horizontal-pod-autoscaler", ""),
         period: config.autoscaler_period,
         clock: config.clock.clone(),
+        steady: SteadyClock::new(),
     };
     Controller::new("horizontal-pod-autoscaler", cx, scalers)
         .queue_named("horizontalpodautoscaler")
@@ -66,6 +68,8 @@ struct Autoscalers {
     events: EventRecorder,
     period: Duration,
     clock: Arc<dyn Clock>,
+    /// Stabilization windows and the periods of policies are counted by it.
+    steady: SteadyClock,
 }
 
 /// The `scale` subresource of the target, and the API client to update it with.
@@ -173,7 +177,7 @@ impl Autoscalers {
         let verdict = {
             let mut memories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
             let memory = memories.entry(scaler.metadata().uid().into()).or_default();
-            memory.normalize(scaler, current, wish, report.now)
+            memory.normalize(scaler, current, wish, self.steady.now())
         };
         let (reason, why) = verdict
             .stabilized
@@ -334,7 +338,7 @@ impl Autoscalers {
         self.events.normal(scaler, "SuccessfulRescale", message);
         let mut memories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = memories.entry(scaler.metadata().uid().into()).or_default();
-        memory.changed(replicas, to, report.now);
+        memory.changed(replicas, to, self.steady.now());
         report.scaled = true;
         Ok(())
     }

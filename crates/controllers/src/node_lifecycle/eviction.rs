@@ -8,7 +8,9 @@ use std::{
 
 use api::core::{Node, Pod, PodCondition, Taint};
 use client::{Error, Patch};
-use object::{Clock, Lens, List, NamespacedName, Text, Time, Value, seconds_left, wait_seconds};
+use object::{
+    Clock, Lens, List, NamespacedName, SteadyClock, Text, Time, Value, seconds_left, wait_seconds,
+};
 use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 
@@ -21,6 +23,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         waiting: Mutex::default(),
         events: EventRecorder::start(cx, "taint-eviction-controller", ""),
         clock: config.clock.clone(),
+        steady: SteadyClock::new(),
     };
     let pods = eviction.pods.clone();
     Controller::new("taint-eviction", cx, eviction)
@@ -43,10 +46,12 @@ struct Eviction {
     waiting: Mutex<ScheduledEvictions>,
     events: EventRecorder,
     clock: Arc<dyn Clock>,
+    /// Toleration times are counted by it, so that setting the clock evicts no pod.
+    steady: SteadyClock,
 }
 
-/// For each pod that tolerates the taints for a limited time: its uid, and when that time began.
-/// Taints need not have `timeAdded`, and a pod may be newer than the taint.
+/// For each pod that tolerates the taints for a limited time: its uid, and when that time began, by
+/// the steady clock. Taints need not have `timeAdded`, and a pod may be newer than the taint.
 type ScheduledEvictions = HashMap<NamespacedName, (Text, i64)>;
 
 /// What to do with a pod.
@@ -71,12 +76,11 @@ impl Reconcile for Eviction {
         let Some(node) = self.nodes.get(&NamespacedName::new("", pod.spec().node_name())) else {
             return Ok(Requeue::OnChange);
         };
-        let now = self.clock.now();
         let fate = decide(
             &pod,
             &node,
             &mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner),
-            now,
+            self.steady.now(),
         );
         match fate {
             EvictionDecision::Stay => Ok(Requeue::OnChange),
@@ -86,21 +90,19 @@ impl Reconcile for Eviction {
                 Ok(Requeue::OnChange)
             }
             EvictionDecision::Wait(left) => Ok(Requeue::After(wait_seconds(left))),
-            EvictionDecision::Delete => {
-                self.delete(&pod, &node, now).await.map(|()| Requeue::OnChange)
-            }
+            EvictionDecision::Delete => self.delete(&pod, &node).await.map(|()| Requeue::OnChange),
         }
     }
 }
 
 impl Eviction {
-    async fn delete(&self, pod: &Pod, node: &Node, now: i64) -> Result<(), Error> {
+    async fn delete(&self, pod: &Pod, node: &Node) -> Result<(), Error> {
         let key = NamespacedName::from_meta(pod.metadata());
         let pods =
             self.pods.with_cause(&node.write_cause("the pod does not tolerate a NoExecute taint"));
         let message = format!("Marking for deletion Pod {key}");
         self.events.normal(pod, "TaintManagerEviction", message);
-        match pods.patch_status(&key, &disruption_target_patch(pod, now)).await {
+        match pods.patch_status(&key, &disruption_target_patch(pod, self.clock.now())).await {
             // Deleted, or replaced by another pod of that name.
             Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
             done => drop(done?),

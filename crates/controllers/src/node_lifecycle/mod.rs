@@ -22,14 +22,18 @@ use api::{
     core::{Node, Pod},
 };
 use client::{Api, Error, Selectors};
-use object::{Clock, NamespacedName, Text, Time, wait_seconds};
+use object::{Clock, NamespacedName, SteadyClock, Text, Time, wait_seconds};
 use runtime::{
     Cache, CachedApi, Context, Controller, EventRecorder, EventType, InvolvedObject, Reconcile,
     Requeue,
 };
 use schema::Kind;
 
-use self::{health::NodeHealth, taints::EvictionPermission, zones::ZoneEvictionTimes};
+use self::{
+    health::{NodeHealth, Now},
+    taints::EvictionPermission,
+    zones::ZoneEvictionTimes,
+};
 use crate::Config;
 
 const LEASES: &str = "kube-node-lease";
@@ -48,6 +52,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         grace: i64::try_from(config.node_monitor_grace.as_secs()).unwrap_or(i64::MAX / 2),
         events: EventRecorder::start(cx, "node-controller", ""),
         clock: config.clock.clone(),
+        steady: SteadyClock::new(),
     };
     Controller::new("nodelifecycle", cx, lifecycle)
         .queue_named("node_lifecycle_controller")
@@ -73,7 +78,10 @@ struct NodeLifecycle {
     zone_evictions: Mutex<ZoneEvictionTimes>,
     grace: i64,
     events: EventRecorder,
+    /// The time of day, for timestamps.
     clock: Arc<dyn Clock>,
+    /// Grace periods and the pace of evictions are counted by it.
+    steady: SteadyClock,
 }
 
 impl Reconcile for NodeLifecycle {
@@ -84,11 +92,11 @@ impl Reconcile for NodeLifecycle {
             self.forget(key);
             return Ok(Requeue::OnChange);
         };
-        let now = self.clock.now();
+        let now = Now::of(self.steady, &*self.clock);
         let lease = self.leases.get(&NamespacedName::new(LEASES, &key.name));
         let mut left = self.look(&node, lease.as_ref(), now);
         if left <= 0
-            && let Some(lost) = health::with_unknown_conditions(&node, now)
+            && let Some(lost) = health::with_unknown_conditions(&node, now.wall)
         {
             // The cache may lag behind, so the lease is read from the API server first.
             let lease = self.live_lease(&key.name).await?;
@@ -97,12 +105,12 @@ impl Reconcile for NodeLifecycle {
                 node = self.mark_unknown(&node, lost).await?;
             }
         }
-        let evict = self.evict(&node, now);
-        if let Some(aligned) = taints::with_expected_taints(&node, evict, now) {
+        let evict = self.evict(&node, now.steady);
+        if let Some(aligned) = taints::with_expected_taints(&node, evict, now.wall) {
             let because = node.write_cause("taints follow the state of the node");
             node = self.nodes.with_cause(&because).update(aligned).await?;
         }
-        self.mark_pods(&node, now).await?;
+        self.mark_pods(&node, now.wall).await?;
         let wait = if left > 0 { wait_seconds(left) } else { PERIOD };
         Ok(Requeue::After(if node.is_ready() { wait } else { wait.min(PERIOD) }))
     }
@@ -110,7 +118,7 @@ impl Reconcile for NodeLifecycle {
 
 impl NodeLifecycle {
     /// Updates the heartbeat; returns the seconds until the node's status becomes Unknown.
-    fn look(&self, node: &Node, lease: Option<&Lease>, now: i64) -> i64 {
+    fn look(&self, node: &Node, lease: Option<&Lease>, now: Now) -> i64 {
         let name = Text::from(node.metadata().name());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.get(&name);
@@ -119,7 +127,7 @@ impl NodeLifecycle {
             let message = format!("Node {name} event: Registered Node {name} in Controller");
             self.events.normal(node, "RegisteredNode", message);
         }
-        let left = sign.remaining_grace(self.grace, now);
+        let left = sign.remaining_grace(self.grace, now.steady);
         seen.insert(name, sign);
         left
     }
