@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use object::{Clock, SystemClock, Value};
+use object::{Clock, SystemClock, Value, steady_clock};
 use schema::custom::CelRuleCompiler;
 use server::{IdentityTransformer, MetricsSource, Registry, Transformer};
 use store::{
@@ -127,18 +127,20 @@ impl StorageBackend {
     ) -> Result<OpenStorage> {
         let mirror = WatchCacheSet::<Value>::new(RingLimits::default());
         let mut reports: Vec<Arc<dyn MetricsSource>> = Vec::new();
+        // Expiry and retention are counted; setting the clock must not delete events, or keep them.
+        let steady = steady_clock(clock);
         let engine: Arc<dyn Engine<Value>> = match self {
-            Self::Memory => Arc::new(EmbeddedEngine::memory(mirror.clone(), clock.clone())),
+            Self::Memory => Arc::new(EmbeddedEngine::memory(mirror.clone(), steady)),
             Self::Disk if !config.flags.etcd_servers.is_empty() => {
-                let etcd = etcd::connect(config, clock)?;
+                let etcd = etcd::connect(config, &steady)?;
                 let (metered, tally) = InstrumentedEngine::new(etcd);
                 reports.push(tally);
                 Arc::new(metered)
             }
             Self::Disk => {
                 let disk = Arc::new(Directory::open(config.flags.data_dir.join("store"))?);
-                let log = DiskLog::open(disk, clock.clone(), disk_log_options())?;
-                Arc::new(EmbeddedEngine::open(log, mirror.clone(), clock.clone())?)
+                let log = DiskLog::open(disk, steady.clone(), disk_log_options())?;
+                Arc::new(EmbeddedEngine::open(log, mirror.clone(), steady)?)
             }
         };
         let kinds = config.kinds().into_iter().map(|kind| with_rules(kind, compile));

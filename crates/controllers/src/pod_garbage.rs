@@ -9,7 +9,9 @@ use std::{
 
 use api::core::{Node, Pod, PodCondition};
 use client::{DeleteParams, Error, Patch};
-use object::{Clock, Lens, NamespacedName, Text, Time, Value, seconds_left, wait_seconds};
+use object::{
+    Clock, Lens, NamespacedName, SteadyClock, Text, Time, Value, seconds_left, wait_seconds,
+};
 use runtime::{
     CachedApi, Context, Controller, Reconcile, Requeue,
     metrics::{Family, Metrics},
@@ -44,6 +46,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         missing: Mutex::default(),
         metrics: cx.metrics().clone(),
         clock: config.clock.clone(),
+        steady: SteadyClock::new(),
     });
     let pods = lost.pods.clone();
     let waiting = cx.clone();
@@ -71,10 +74,11 @@ pub(crate) fn start(cx: &Context, config: &Config) {
 struct PodGc {
     pods: CachedApi<Pod>,
     nodes: CachedApi<Node>,
-    /// Nodes that pods name and that do not exist, and since when.
+    /// Nodes that pods name and that do not exist, and since when by the steady clock.
     missing: Mutex<HashMap<Text, i64>>,
     metrics: Metrics,
     clock: Arc<dyn Clock>,
+    steady: SteadyClock,
 }
 
 /// Reconciler of pods.
@@ -153,7 +157,7 @@ fn judge(pod: &Pod, node: Option<&Node>) -> PodGcDecision {
 
 impl PodGc {
     async fn orphan(&self, pod: &Pod) -> Result<Requeue, Error> {
-        let (name, now) = (pod.spec().node_name(), self.clock.now());
+        let (name, now) = (pod.spec().node_name(), self.steady.now());
         let since = *self
             .missing
             .lock()
@@ -177,7 +181,7 @@ impl PodGc {
             .with_status("True")
             .with_reason("DeletionByPodGC")
             .with_message("PodGC: node no longer exists")
-            .with_last_transition_time(Time::format(now));
+            .with_last_transition_time(Time::format(self.clock.now()));
         self.collect(pod, Some(condition), GcReason::Orphaned).await
     }
 

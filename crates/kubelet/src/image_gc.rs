@@ -32,7 +32,7 @@ pub(crate) struct ImageRecords {
     known: Mutex<HashMap<String, Record>>,
 }
 
-/// When an image was first detected and last used, in seconds since 1970.
+/// When an image was first detected and last used, in seconds of the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     first_detected: i64,
@@ -100,7 +100,7 @@ async fn garbage_collect(host: &Arc<KubeletContext>) -> Result<(), String> {
 
 async fn free(host: &Arc<KubeletContext>, wanted: i64) -> Result<i64, String> {
     let (images, used) = observe(host).await?;
-    let now = host.now();
+    let now = host.steady_seconds();
     let records = host.images.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut freed = 0;
     for image in eviction_order(&images, &used, &records, now, host.config.image_gc.min_age) {
@@ -131,7 +131,7 @@ async fn observe(host: &Arc<KubeletContext>) -> Result<(Vec<Image>, HashSet<Stri
     };
     let used: HashSet<String> =
         images.iter().filter(is_used).map(|image| image.id.clone()).collect();
-    let now = host.now();
+    let now = host.steady_seconds();
     let mut known = host.images.known.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|id, _| images.iter().any(|image| image.id == *id));
     for image in &images {

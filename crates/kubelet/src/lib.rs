@@ -50,7 +50,7 @@ use std::{
 use ::runtime::{Cache, CachedApi, Context, EventRecorder, EventType, InvolvedObject};
 use api::core::{Node, Pod, Service};
 use client::Selectors;
-use object::{Clock, NamespacedName, SystemClock, Text};
+use object::{Clock, NamespacedName, SteadyClock, SystemClock, Text};
 use tokio::{
     sync::{Notify, OnceCell, watch},
     time::{Instant, sleep},
@@ -139,6 +139,7 @@ pub(crate) struct KubeletContext {
     pub(crate) tiers: Tiers,
     /// The node is shutting down: pods are terminated and no container starts.
     halting: AtomicBool,
+    steady: SteadyClock,
 }
 
 /// How long to wait at start for the runtime to become available.
@@ -185,6 +186,7 @@ pub async fn start(cx: &Context, mut config: Config) -> Result<Kubelet, Error> {
         port: OnceLock::new(),
         tiers,
         halting: AtomicBool::new(false),
+        steady: SteadyClock::new(),
         cx: cx.clone(),
         config,
     });
@@ -246,6 +248,11 @@ impl KubeletContext {
     #[expect(clippy::unused_self, reason = "the clock is the host's")]
     pub(crate) fn now(&self) -> i64 {
         SystemClock.now()
+    }
+
+    /// Seconds by a clock that does not jump when the time of day is set, for what the kubelet itself counts.
+    pub(crate) fn steady_seconds(&self) -> i64 {
+        self.steady.now()
     }
 
     /// Nanoseconds since 1970, the unit of CRI timestamps.

@@ -2,6 +2,7 @@
 //! runtime classes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use api::{
@@ -31,8 +32,9 @@ pub(crate) struct ApiReader {
     certificates: PodCertificates,
 }
 
-/// Token and renewal time, by pod uid, volume and path.
-type Tokens = HashMap<(String, String, String), (String, i64)>;
+/// Token, and the time of day from and until which it is used, by pod uid, volume and path. A clock that was set back
+/// behind the request of a token makes the API server reject it, as it does one that has expired.
+type Tokens = HashMap<(String, String, String), (String, Range<i64>)>;
 
 /// A `serviceAccountToken` source of a projected volume.
 #[derive(Clone, Debug)]
@@ -80,8 +82,8 @@ impl ApiReader {
         let meta = pod.metadata();
         let id = (meta.uid().to_owned(), wanted.volume.to_owned(), wanted.path.to_owned());
         let known = self.tokens.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-        if let Some((token, until)) = known
-            && now < until
+        if let Some((token, used)) = known
+            && used.contains(&now)
         {
             return Ok(token);
         }
@@ -116,7 +118,7 @@ impl ApiReader {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.insert(
             id,
-            (token.clone(), now.saturating_add(lasts.saturating_mul(RENEW_PERCENT) / 100)),
+            (token.clone(), now..now.saturating_add(lasts.saturating_mul(RENEW_PERCENT) / 100)),
         );
         Ok(token)
     }

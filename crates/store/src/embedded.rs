@@ -16,7 +16,7 @@ mod commit;
 mod loaded_log;
 mod writer;
 
-use std::{collections::BTreeMap, fmt, io, sync::Arc, thread::JoinHandle};
+use std::{collections::BTreeMap, fmt, io, sync::Arc, thread::JoinHandle, time::Duration};
 
 use object::Clock;
 use tracing::error;
@@ -26,6 +26,9 @@ use crate::{
     Engine, Error, Log, MemoryLog, Provenance, Record, ReplaySink, WatchCache, WatchCacheSet,
     Write, WriteFuture,
 };
+
+/// A store whose disk takes longer than this for a batch is not ready for further requests.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Engine that stores records in a log and serves reads from memory.
 pub struct EmbeddedEngine<V> {
@@ -122,6 +125,14 @@ impl<V: fmt::Debug + Send + Sync + 'static> Engine<V> for EmbeddedEngine<V> {
 
     fn health(&self) -> Result<(), Error> {
         if self.core.writer().broken { Err(Error::Broken) } else { Ok(()) }
+    }
+
+    fn readiness(&self) -> Result<(), Error> {
+        self.health()?;
+        match self.core.waiting_for_disk() {
+            Some(waiting) if waiting > SLOW => Err(Error::Slow { seconds: waiting.as_secs() }),
+            _ => Ok(()),
+        }
     }
 
     fn share_keys(&self, keys: &[Arc<str>]) {

@@ -81,6 +81,9 @@ pub enum Error {
     /// Retry. A write may have taken effect all the same.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
+    /// Wait, or send further requests to another server. Writes are still taken.
+    #[error("the disk is slow: writes have been waiting for it for more than {seconds} s")]
+    Slow { seconds: u64 },
     /// The log has failed and its content is unknown: restart the process.
     #[error("the log takes no more writes")]
     Broken,

@@ -28,7 +28,7 @@ use api::{
     core::Pod,
 };
 use client::{Api, ApiResource, Error, Selectors};
-use object::{Clock, NamespacedName, Text, Value, selector::Selector};
+use object::{Clock, NamespacedName, SteadyClock, Text, Value, selector::Selector};
 use runtime::{CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue};
 use schema::Kind;
 use tokio::time::Instant;
@@ -54,6 +54,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         metrics: AutoscalerMetrics::start(cx),
         period: config.autoscaler_period,
         clock: config.clock.clone(),
+        steady: SteadyClock::new(),
     };
     Controller::new("horizontal-pod-autoscaler", cx, scalers)
         .queue_named("horizontalpodautoscaler")
@@ -71,6 +72,8 @@ struct Autoscalers {
     metrics: AutoscalerMetrics,
     period: Duration,
     clock: Arc<dyn Clock>,
+    /// Stabilization windows and the periods of policies are counted by it.
+    steady: SteadyClock,
 }
 
 /// The `scale` subresource of the target, and the API client to update it with.
@@ -186,7 +189,7 @@ impl Autoscalers {
         let verdict = {
             let mut memories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
             let memory = memories.entry(scaler.metadata().uid().into()).or_default();
-            memory.normalize(scaler, current, wish, report.now)
+            memory.normalize(scaler, current, wish, self.steady.now())
         };
         let (reason, why) = verdict
             .stabilized
@@ -354,7 +357,7 @@ impl Autoscalers {
         self.events.normal(scaler, "SuccessfulRescale", message);
         let mut memories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = memories.entry(scaler.metadata().uid().into()).or_default();
-        memory.changed(replicas, to, report.now);
+        memory.changed(replicas, to, self.steady.now());
         report.scaled = true;
         Ok(())
     }

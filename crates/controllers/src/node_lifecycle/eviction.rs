@@ -9,7 +9,9 @@ use std::{
 
 use api::core::{Node, Pod, PodCondition, Taint};
 use client::{Error, Patch};
-use object::{Clock, Lens, List, NamespacedName, Text, Time, Value, seconds_left, wait_seconds};
+use object::{
+    Clock, Lens, List, NamespacedName, SteadyClock, Text, Time, Value, seconds_left, wait_seconds,
+};
 use runtime::{
     CachedApi, Context, Controller, EventRecorder, Reconcile, Requeue,
     metrics::{Counter, Family, Histogram},
@@ -42,6 +44,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         deletions: cx.metrics().counter(&DELETIONS, &[]),
         deletion_duration: cx.metrics().histogram(&DELETION_DURATION, &[]),
         clock: config.clock.clone(),
+        steady: SteadyClock::new(),
     };
     let pods = eviction.pods.clone();
     Controller::new("taint-eviction", cx, eviction)
@@ -66,10 +69,12 @@ struct Eviction {
     deletions: Arc<Counter>,
     deletion_duration: Arc<Histogram>,
     clock: Arc<dyn Clock>,
+    /// Toleration times are counted by it, so that setting the clock evicts no pod.
+    steady: SteadyClock,
 }
 
-/// For each pod that tolerates the taints for a limited time: its uid, and when that time began.
-/// Taints need not have `timeAdded`, and a pod may be newer than the taint.
+/// For each pod that tolerates the taints for a limited time: its uid, and when that time began, by
+/// the steady clock. Taints need not have `timeAdded`, and a pod may be newer than the taint.
 type ScheduledEvictions = HashMap<NamespacedName, (Text, i64)>;
 
 /// What to do with a pod.
@@ -95,12 +100,11 @@ impl Reconcile for Eviction {
             return Ok(Requeue::OnChange);
         };
         let micros = self.clock.now_micros();
-        let now = micros.div_euclid(1_000_000);
         let fate = decide(
             &pod,
             &node,
             &mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner),
-            now,
+            self.steady.now(),
         );
         match fate {
             EvictionDecision::Stay => Ok(Requeue::OnChange),
@@ -120,13 +124,12 @@ impl Reconcile for Eviction {
 impl Eviction {
     /// Deletes a pod whose toleration ended at `due`, in microseconds.
     async fn delete(&self, pod: &Pod, node: &Node, due: i64) -> Result<(), Error> {
-        let now = due.div_euclid(1_000_000);
         let key = NamespacedName::from_meta(pod.metadata());
         let pods =
             self.pods.with_cause(&node.write_cause("the pod does not tolerate a NoExecute taint"));
         let message = format!("Marking for deletion Pod {key}");
         self.events.normal(pod, "TaintManagerEviction", message);
-        match pods.patch_status(&key, &disruption_target_patch(pod, now)).await {
+        match pods.patch_status(&key, &disruption_target_patch(pod, self.clock.now())).await {
             // Deleted, or replaced by another pod of that name.
             Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
             done => drop(done?),

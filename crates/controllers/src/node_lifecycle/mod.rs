@@ -23,7 +23,7 @@ use api::{
     core::{Node, Pod},
 };
 use client::{Api, Error, Selectors};
-use object::{Clock, NamespacedName, Text, Time, wait_seconds};
+use object::{Clock, NamespacedName, SteadyClock, Text, Time, wait_seconds};
 use runtime::{
     Cache, CachedApi, Context, Controller, EventRecorder, EventType, InvolvedObject, Reconcile,
     Requeue,
@@ -32,7 +32,10 @@ use schema::Kind;
 use tokio::time::Instant;
 
 use self::{
-    health::NodeHealth, metrics::NodeMetrics, taints::EvictionPermission, zones::ZoneEvictionTimes,
+    health::{NodeHealth, Now},
+    metrics::NodeMetrics,
+    taints::EvictionPermission,
+    zones::ZoneEvictionTimes,
 };
 use crate::Config;
 
@@ -53,6 +56,7 @@ pub(crate) fn start(cx: &Context, config: &Config) {
         events: EventRecorder::start(cx, "node-controller", ""),
         metrics: NodeMetrics::start(cx),
         clock: config.clock.clone(),
+        steady: SteadyClock::new(),
     };
     Controller::new("nodelifecycle", cx, lifecycle)
         .queue_named("node_lifecycle_controller")
@@ -79,7 +83,10 @@ struct NodeLifecycle {
     grace: i64,
     events: EventRecorder,
     metrics: NodeMetrics,
+    /// The time of day, for timestamps.
     clock: Arc<dyn Clock>,
+    /// Grace periods and the pace of evictions are counted by it.
+    steady: SteadyClock,
 }
 
 impl Reconcile for NodeLifecycle {
@@ -100,11 +107,11 @@ impl Reconcile for NodeLifecycle {
 impl NodeLifecycle {
     /// Sets conditions, taints and the readiness of pods by the node's heartbeat.
     async fn update_health(&self, key: &NamespacedName, mut node: Node) -> Result<Requeue, Error> {
-        let now = self.clock.now();
+        let now = Now::of(self.steady, &*self.clock);
         let lease = self.leases.get(&NamespacedName::new(LEASES, &key.name));
         let mut left = self.look(&node, lease.as_ref(), now);
         if left <= 0
-            && let Some(lost) = health::with_unknown_conditions(&node, now)
+            && let Some(lost) = health::with_unknown_conditions(&node, now.wall)
         {
             // The cache may lag behind, so the lease is read from the API server first.
             let lease = self.live_lease(&key.name).await?;
@@ -113,8 +120,8 @@ impl NodeLifecycle {
                 node = self.mark_unknown(&node, lost).await?;
             }
         }
-        let evict = self.evict(&node, now);
-        if let Some(aligned) = taints::with_expected_taints(&node, evict, now) {
+        let evict = self.evict(&node, now.steady);
+        if let Some(aligned) = taints::with_expected_taints(&node, evict, now.wall) {
             let because = node.write_cause("taints follow the state of the node");
             let was_evicting = taints::is_evicting(&node);
             node = self.nodes.with_cause(&because).update(aligned).await?;
@@ -122,13 +129,13 @@ impl NodeLifecycle {
                 self.metrics.evicted(&node);
             }
         }
-        self.mark_pods(&node, now).await?;
+        self.mark_pods(&node, now.wall).await?;
         let wait = if left > 0 { wait_seconds(left) } else { PERIOD };
         Ok(Requeue::After(if node.is_ready() { wait } else { wait.min(PERIOD) }))
     }
 
     /// Updates the heartbeat; returns the seconds until the node's status becomes Unknown.
-    fn look(&self, node: &Node, lease: Option<&Lease>, now: i64) -> i64 {
+    fn look(&self, node: &Node, lease: Option<&Lease>, now: Now) -> i64 {
         let name = Text::from(node.metadata().name());
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen.get(&name);
@@ -137,7 +144,7 @@ impl NodeLifecycle {
             let message = format!("Node {name} event: Registered Node {name} in Controller");
             self.events.normal(node, "RegisteredNode", message);
         }
-        let left = sign.remaining_grace(self.grace, now);
+        let left = sign.remaining_grace(self.grace, now.steady);
         seen.insert(name, sign);
         left
     }

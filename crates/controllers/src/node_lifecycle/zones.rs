@@ -24,7 +24,7 @@ struct Zone {
     lost: usize,
 }
 
-/// When a node of each zone last got a NoExecute taint.
+/// When a node of each zone last got a NoExecute taint, by the steady clock.
 pub(super) type ZoneEvictionTimes = HashMap<String, i64>;
 
 /// Whether `node` may get a NoExecute taint now. If it may and has none (`tainted`), records the

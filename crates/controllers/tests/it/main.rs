@@ -1,6 +1,7 @@
 //! Integration tests: controllers against a real API server.
 
 mod autoscaler;
+mod clock_jumps;
 mod credentials;
 mod daemon_set;
 mod devices;

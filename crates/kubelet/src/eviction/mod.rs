@@ -122,7 +122,7 @@ async fn synchronize(host: &Arc<KubeletContext>, state: &mut EvictionState) -> O
     {
         memory.available = memory.available.min(left);
     }
-    let threshold = state.observe(settings, &seen, host.now());
+    let threshold = state.observe(settings, &seen, host.steady_seconds());
     host.set_pressure(&state.pressure());
     if let Some(uid) = evict_over_storage_limit(host).await {
         return Some(uid);

@@ -22,7 +22,7 @@ pub struct EvictionState {
 }
 
 impl EvictionState {
-    /// Processes the observations of the time `now` (seconds); returns the threshold to reclaim resources for first.
+    /// Processes the observations of the time `now` (seconds by the steady clock); returns the threshold to reclaim resources for first.
     pub fn observe<'a>(
         &mut self,
         settings: &'a EvictionConfig,

@@ -24,7 +24,7 @@ mod write;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use object::{Clock, Status, Text, Value, WriteCause};
+use object::{Clock, Status, Text, Value, WriteCause, steady_clock};
 use schema::{ResourceDefinition, custom::CrdDefinitions};
 use store::{Engine, Version, WatchCacheSet};
 
@@ -62,6 +62,8 @@ pub struct Registry {
     mirror: Arc<WatchCacheSet<Value>>,
     kinds: ServedResources,
     clock: Arc<dyn Clock>,
+    /// The clock of the store, by which events of the watch caches grow old.
+    steady: Arc<dyn Clock>,
     transform: Arc<dyn Transformer>,
     admission: OnceLock<(Vec<Arc<dyn AdmissionPlugin>>, AdmissionMetrics)>,
     converter: OnceLock<Arc<dyn Converter>>,
@@ -135,6 +137,7 @@ impl Registry {
             engine,
             mirror: mirror.clone(),
             kinds,
+            steady: steady_clock(&clock),
             clock,
             transform,
             admission: OnceLock::new(),
@@ -194,7 +197,7 @@ impl Registry {
 
     /// Drops the watch cache events that no watch is likely to need.
     pub(crate) fn trim(&self) {
-        self.mirror.trim(self.clock.now(), &*self.engine);
+        self.mirror.trim(self.steady.now(), &*self.engine);
     }
 
     pub(crate) fn held(&self) -> Vec<(Text, store::Held)> {
@@ -311,9 +314,10 @@ pub(crate) fn store_status(error: &store::Error) -> Status {
         }
         store::Error::TooLarge { .. } => Status::too_large("etcdserver: request is too large")
             .with_details(object::StatusDetails::new()),
-        store::Error::Full | store::Error::Broken | store::Error::Unavailable(_) => {
-            Status::unavailable(error.to_string())
-        }
+        store::Error::Full
+        | store::Error::Broken
+        | store::Error::Slow { .. }
+        | store::Error::Unavailable(_) => Status::unavailable(error.to_string()),
         other => Status::internal(other),
     }
 }

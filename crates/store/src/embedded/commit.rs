@@ -4,7 +4,7 @@ use std::{
     fmt, io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use super::{
     loaded_log::LoadedLog,
     writer::{Batch, WriteQueue},
 };
-use crate::{AppendError, Error, KeyStates, Log, WatchCacheSet, Write};
+use crate::{AppendError, Error, KeyStates, Log, Record, WatchCacheSet, Write};
 
 /// Maximum size of one write in bytes.
 const LARGEST: usize = 8 << 20;
@@ -34,6 +34,8 @@ pub(super) struct CommitPipeline<V> {
     work: Condvar,
     /// Held while committing.
     turn: Mutex<()>,
+    /// Since when the log has been writing and syncing a batch.
+    appending: Mutex<Option<Instant>>,
     /// The records loaded from the log, until all resources are served.
     loaded: Mutex<Option<Arc<LoadedLog>>>,
 }
@@ -47,7 +49,8 @@ impl<V> CommitPipeline<V> {
         loaded: Option<Arc<LoadedLog>>,
     ) -> Arc<Self> {
         let (writer, work, turn) = (Mutex::new(writer), Condvar::new(), Mutex::default());
-        Arc::new(Self { log, clock, mirror, writer, work, turn, loaded: Mutex::new(loaded) })
+        let (loaded, appending) = (Mutex::new(loaded), Mutex::default());
+        Arc::new(Self { log, clock, mirror, writer, work, turn, appending, loaded })
     }
 
     /// Locks the write queue. A panic while it is locked aborts the process: the log has the truth.
@@ -65,6 +68,23 @@ impl<V> CommitPipeline<V> {
             let _ = thread::Builder::new().spawn(|| drop(stale)); // if no thread can be started, it is dropped here
         }
         loaded.clone()
+    }
+
+    /// How long the current batch has been waiting for the disk; `None` if no batch does.
+    pub(super) fn waiting_for_disk(&self) -> Option<Duration> {
+        self.appending.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
+    }
+
+    /// Appends a batch to the log, and records since when that takes.
+    fn append(&self, records: &[Record]) -> Result<(), AppendError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let appending = || self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        *appending() = Some(Instant::now());
+        let appended = self.log.append(records);
+        *appending() = None;
+        appended
     }
 
     /// Rejects further writes. The thread ends when the accepted ones are committed.
@@ -178,8 +198,7 @@ impl<V: fmt::Debug + Send + Sync + 'static> CommitPipeline<V> {
             let heads = last.and_then(|last| writer.heads(last.revision));
             (batch, heads)
         };
-        let nothing = batch.records.is_empty();
-        match if nothing { Ok(()) } else { self.log.append(&batch.records) } {
+        match self.append(&batch.records) {
             Ok(()) => self.publish(batch, heads),
             Err(AppendError::Full) => {
                 let refused = self.writer().roll_back_full(batch, self.log.essential_prefixes());

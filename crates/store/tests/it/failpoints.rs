@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use store::{Disk as _, DiskLog, Error, FailAction, Failpoints, POINTS, SimulatedDisk};
+use store::{
+    Disk as _, DiskLog, Engine as _, Error, FailAction, Failpoints, POINTS, SimulatedDisk,
+};
 
 use crate::fixture::{Still, Store, delete, open_at, put, small};
 
@@ -168,4 +170,32 @@ fn a_clock_that_jumps_does_no_harm() {
     assert_eq!(state(&store), there);
     drop(store);
     check(&disk, Life { there, unsure: BTreeSet::new() }, "a clock that jumps");
+}
+
+/// Readiness fails while a write waits for a slow disk, and recovers; health does not fail.
+#[test]
+fn a_slow_disk_is_not_ready() {
+    let points = Failpoints::new(Arc::new(SimulatedDisk::default()));
+    let clock = Arc::new(Still::default());
+    let log = DiskLog::open(Arc::new(points.clone()), clock.clone(), small()).unwrap();
+    let store = open_at(log, store::RingLimits::default(), clock).unwrap();
+    store.write(put("/registry/pods/a/1", 0, "x")).unwrap();
+    assert_eq!(store.engine.readiness(), Ok(()));
+    points.arm("log.sync", FailAction::Delay(Duration::from_secs(4)), 1);
+    let mut seen = Vec::new();
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| store.write(put("/registry/pods/a/2", 0, "x")));
+        while !slow.is_finished() {
+            seen.push((store.engine.readiness(), store.engine.health()));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(slow.join().unwrap().is_ok(), "the write is late, and not lost");
+    });
+    assert!(points.has_fired());
+    let is_slow =
+        |ready: &Result<(), store::Error>| matches!(ready, Err(store::Error::Slow { .. }));
+    assert!(seen.iter().any(|(ready, _)| is_slow(ready)), "{seen:?}");
+    assert!(seen.iter().all(|(ready, health)| (ready.is_ok() || is_slow(ready)) && health.is_ok()));
+    assert!(seen.first().is_some_and(|(ready, _)| ready.is_ok()), "a short wait is no fault");
+    assert_eq!(store.engine.readiness(), Ok(()), "it recovers");
 }

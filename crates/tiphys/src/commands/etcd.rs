@@ -4,7 +4,7 @@ use std::{ffi::OsString, fs, path::PathBuf, process::ExitCode, sync::Arc, time::
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
-use object::SystemClock;
+use object::SteadyClock;
 use pki::CertKeyPair;
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
 use store::{
@@ -110,7 +110,8 @@ async fn serve(flags: Arguments) -> Result<()> {
     create_private_dir(&data)?;
     let disk =
         Directory::open(&folder).with_context(|| format!("cannot open {}", folder.display()))?;
-    let clock = Arc::new(SystemClock);
+    // Leases last as long as they were granted for, whatever the time of day is set to.
+    let clock = Arc::new(SteadyClock::new());
     let log = DiskLog::open(Arc::new(disk), clock.clone(), apiserver::disk_log_options())?;
     let tls = tls(&flags)?;
     let mut ports = Vec::new();
