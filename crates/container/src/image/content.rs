@@ -213,7 +213,7 @@ mod tests {
     fn a_layer_that_is_listed_often_counts_once() {
         let dir = tempfile::tempdir().expect("a folder");
         let content = ContentStore::open(dir.path()).expect("a store");
-        let [one, other] = [1, 2].map(|byte| content.put(&[byte; 8 << 20]).expect("room"));
+        let [one, other] = [1, 2].map(|byte| content.put(&vec![byte; 8 << 20]).expect("room"));
         let limit = |layers: &[&Digest]| content.limits_of(layers.iter().copied()).bytes;
         assert_eq!(limit(&[&one, &one, &one]), 800 << 20);
         assert_eq!(limit(&[&one, &other, &one]), 1600 << 20);

@@ -172,16 +172,16 @@ mod tests {
         tasks: &mut JoinSet<()>,
         head: &'static str,
         body: &'static [u8],
-    ) -> (u16, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    ) -> (u16, tokio::sync::mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let port = listener.local_addr().expect("bound").port();
-        let (heard, requests) = tokio::sync::mpsc::unbounded_channel();
+        let (heard, requests) = tokio::sync::mpsc::channel(100);
         tasks.spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = vec![0; 4096];
                 let got = stream.read(&mut request).await.expect("a request");
                 let text = String::from_utf8_lossy(&request[..got]).to_lowercase();
-                heard.send(text).expect("the test listens");
+                heard.send(text).await.expect("the test listens");
                 // fails once the prober has gone
                 let _ = stream.write_all(head.as_bytes()).await;
                 while !body.is_empty() && stream.write_all(body).await.is_ok() {}
