@@ -1,5 +1,6 @@
 //! `cp`: copies files to and from containers, as archives through `tar` in the container.
 
+mod resume;
 mod tar;
 
 use std::{
@@ -58,9 +59,6 @@ fn run(call: &Invocation<'_>) -> Result {
     if from.file.is_empty() || to.file.is_empty() {
         return Err(CommandError::error("filepath can not be empty"));
     }
-    if call.flags.int("retries") != 0 {
-        return Err(CommandError::error("--retries is not supported"));
-    }
     if !from.pod.is_empty() {
         from_pod(call, &from, &to)
     } else if !to.pod.is_empty() {
@@ -113,12 +111,13 @@ fn command_path(
     let pod: Value = call.server()?.get(&path)?;
     check_phase(&pod, "exec into")?;
     let container = container_of(call, &pod, call.flags.text("container"), false)?;
-    let mut query =
-        format!("container={}&stdin={stdin}&stdout=true&stderr=true", escape(&container));
-    for word in words {
-        query += &format!("&command={}", escape(word));
-    }
-    Ok(format!("{path}/exec?{query}"))
+    let query = format!("container={}&stdin={stdin}&stdout=true&stderr=true", escape(&container));
+    Ok(with_command(&format!("{path}/exec?{query}"), words))
+}
+
+fn with_command(path: &str, words: &[impl AsRef<str>]) -> String {
+    let command = words.iter().map(|word| format!("&command={}", escape(word.as_ref())));
+    command.fold(path.to_owned(), |path, word| path + &word)
 }
 
 /// Executes a command with these streams.
@@ -182,7 +181,7 @@ fn to_pod(call: &Invocation<'_>, from: &FileSpec, to: &FileSpec) -> Result {
 }
 
 fn from_pod(call: &Invocation<'_>, from: &FileSpec, to: &FileSpec) -> Result {
-    let path = command_path(call, from, &["tar", "cf", "-", &from.file], false)?;
+    let path = command_path(call, from, &[], false)?;
     call.server()?.wait(async {
         let (writer, reader) = tokio::io::duplex(PIPE);
         let unpack = async {
@@ -192,11 +191,30 @@ fn from_pod(call: &Invocation<'_>, from: &FileSpec, to: &FileSpec) -> Result {
             while done.is_ok() && matches!(archive.next().await, Ok(Some(_))) {}
             done
         };
-        let err = Blocking(std::io::stderr());
-        let (unpacked, done) = tokio::join!(unpack, execute(call, &path, None, writer, err));
+        let (unpacked, done) = tokio::join!(unpack, receive(call, &path, &from.file, writer));
         done?;
         unpacked
     })
+}
+
+/// Receives the archive of a file, in as many connections as `--retries` allows.
+async fn receive(call: &Invocation<'_>, path: &str, file: &str, writer: DuplexStream) -> Result {
+    let retries = call.flags.int("retries");
+    let mut counter = resume::Counter::new(writer);
+    let mut done = 0;
+    loop {
+        let command = resume::command(file, retries, counter.bytes);
+        let err = Blocking(std::io::stderr());
+        let ended = execute(call, &with_command(path, &command), None, &mut counter, err).await;
+        if !resume::resumes(&ended, retries, done) {
+            if ended.is_err() && retries != 0 {
+                call.print(&format!("Dropping out copy after {done} retries\n"));
+            }
+            return ended;
+        }
+        done += 1;
+        call.print(&format!("Resuming copy at {} bytes, retry {done}/{retries}\n", counter.bytes));
+    }
 }
 
 async fn unpack(

@@ -1,6 +1,7 @@
 //! Go templates, as far as they are used to print objects: fields, variables, `if`, `range`, `with`, pipelines and
 //! the usual functions.
 
+mod functions;
 mod parse;
 mod run;
 
@@ -85,6 +86,13 @@ mod tests {
             ("{{with .data}}{{.z}}{{end}}{{$x := 5}}{{$x}}", "15"),
             ("a {{- \" b \" -}} c", "a b c"),
             ("{{len .items}}{{if and (gt (len .items) 1) (not .nope)}}!{{end}}", "2!"),
+            ("{{html \"<a href='x'>&\"}}", "&lt;a href=&#39;x&#39;&gt;&amp;"),
+            ("{{js \"it's <b>\"}}", "it\\'s \\u003Cb\\u003E"),
+            ("{{urlquery \"a b&c=ü\"}}", "a+b%26c%3D%C3%BC"),
+            ("{{slice .kind 1 3}} {{slice .items 0 1 | len}}", "is 1"),
+            ("{{slice .kind 3 1}}", "error: error calling slice: invalid slice index: 3 > 1"),
+            ("{{slice .kind 9}}", "error: error calling slice: index out of range: 9"),
+            ("{{print \"a\" \"b\" 1 2}} {{printf \"%05d|%s\" 7 1}}", "ab1 2 00007|%!s(int=1)"),
             ("{{", "error: template: output:1: unclosed action"),
             ("{{if .x}}", "error: template: output:1: unexpected EOF"),
         ] {

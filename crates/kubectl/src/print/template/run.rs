@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use object::{Value, quote::quote};
 
-use super::{Node, Pipeline, Term};
+use super::{Node, Pipeline, Term, functions};
 use crate::print::{columns::format_go_value, json};
 
 pub(super) const FUNCTIONS: &[&str] = &[
@@ -25,6 +25,10 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "println",
     "base64decode",
     "exists",
+    "html",
+    "js",
+    "slice",
+    "urlquery",
 ];
 
 pub(super) fn run(nodes: &[Node], value: &Value, strict: bool) -> Result<String, String> {
@@ -231,7 +235,11 @@ fn call(name: &str, args: &[Value]) -> Result<Option<Value>, String> {
         }
         "index" => return index(args),
         "exists" => Value::Bool(index(args).is_ok_and(|found| found.is_some())),
-        "print" => Value::from(args.iter().map(show).collect::<Vec<_>>().join(" ").as_str()),
+        "print" => Value::from(functions::sprint(args).as_str()),
+        "html" => Value::from(functions::html(&functions::sprint(args)).as_str()),
+        "js" => Value::from(functions::js(&functions::sprint(args)).as_str()),
+        "urlquery" => Value::from(functions::query(&functions::sprint(args)).as_str()),
+        "slice" => functions::slice(args)?,
         "println" => {
             Value::from((args.iter().map(show).collect::<Vec<_>>().join(" ") + "\n").as_str())
         }
@@ -297,13 +305,23 @@ fn printf(format: &str, args: &[Value]) -> String {
             continue;
         };
         let text = match verb {
+            Some('s')
+                if !matches!(value, Value::Text(_) | Value::List(_))
+                    && value.entries().len() == 0 =>
+            {
+                format!("%!s({}={})", go_type(value), show(value))
+            }
+            Some('d') if matches!(value, Value::Text(_) | Value::Bool(_) | Value::Float(_)) => {
+                format!("%!d({}={})", go_type(value), show(value))
+            }
             Some('q') => quote(&show(value)),
             Some('T') => type_name(value).to_owned(),
             Some('x') => value.as_i64().map_or_else(|| show(value), |n| format!("{n:x}")),
             _ => show(value),
         };
         let width: usize = spec.trim_start_matches('-').parse().unwrap_or(0);
-        let blank = " ".repeat(width.saturating_sub(text.chars().count()));
+        let zero = spec.starts_with('0') && verb == Some('d');
+        let blank = if zero { "0" } else { " " }.repeat(width.saturating_sub(text.chars().count()));
         out += &if spec.starts_with('-') {
             format!("{text}{blank}")
         } else {
@@ -313,6 +331,14 @@ fn printf(format: &str, args: &[Value]) -> String {
     out
 }
 
+/// The type that Go gives a literal or a decoded value in messages of `printf`.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Int(_) | Value::UInt(_) => "int",
+        other => type_name(other),
+    }
+}
+
 fn truth(value: &Value) -> bool {
     match value {
         Value::Float(n) => *n != 0.0,
@@ -320,7 +346,7 @@ fn truth(value: &Value) -> bool {
     }
 }
 
-fn show(value: &Value) -> String {
+pub(super) fn show(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".to_owned(),
         Value::Float(n) => json::float(*n),
@@ -328,7 +354,7 @@ fn show(value: &Value) -> String {
     }
 }
 
-fn type_name(value: &Value) -> &'static str {
+pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
