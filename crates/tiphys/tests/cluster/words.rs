@@ -64,7 +64,7 @@ fn errors_name_the_thing_and_the_way_out() {
     let text = ordinary(&["status", "--data-dir", &data]);
     assert_eq!(
         text,
-        format!("status: only root may look at the cluster in {data}: run this as root")
+        format!("status: only root can access the cluster in {data}: run this as root")
     );
 }
 

@@ -56,8 +56,8 @@ fn recorded(replay: &Replay, line: &str) -> String {
     };
     add(&mut case);
     case["after"].as_array_mut().into_iter().flatten().for_each(add);
-    if case["after"].is_null() {
-        case.as_object_mut().map(|case| case.remove("after"));
+    if let Some(case) = case.as_object_mut().filter(|case| case["after"].is_null()) {
+        case.remove("after");
     }
     format!("{case}\n")
 }
