@@ -115,8 +115,8 @@ fn document_list(
     let layout = match form.format {
         Encoding::Yaml => Layout::Yaml,
         Encoding::Cbor | Encoding::Protobuf => return None,
-        _ if form.pretty => Layout::Pretty,
-        _ => Layout::Compact,
+        Encoding::Json if form.pretty => Layout::Pretty,
+        Encoding::Json => Layout::Compact,
     };
     let (out, tail) = layout.split(document, field)?;
     let items = items.into_iter();
