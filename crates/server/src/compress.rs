@@ -3,13 +3,14 @@
 use std::{
     io::{self, Write},
     pin::Pin,
+    sync::OnceLock,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{
-    HeaderValue,
+    HeaderMap, HeaderValue, StatusCode,
     header::{CONTENT_ENCODING, VARY},
 };
 use http_body_util::BodyExt;
@@ -47,11 +48,39 @@ pub(crate) async fn compressed(reply: Reply, lists: bool, accepted: Option<&Head
             }
         }
     }
-    head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    head.headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    mark(&mut head.headers);
     let plain = Begun { begun: begun.into_iter(), rest: Rest::More(body) };
     let encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
     Reply::from_parts(head, Compressed { plain, encoder }.boxed_unsync())
+}
+
+/// Replies with a document that many clients read: it is compressed once, and `kept` is sent to
+/// everyone who accepts it. `whole` builds the response with the given bytes.
+pub(crate) fn compressed_once(
+    kept: &OnceLock<Bytes>,
+    plain: &Bytes,
+    accepted: Option<&HeaderValue>,
+    whole: impl FnOnce(&Bytes) -> Reply,
+) -> Reply {
+    if plain.len() < SMALLEST || !accepts(accepted) {
+        return whole(plain);
+    }
+    let mut reply = whole(kept.get_or_init(|| gzip(plain).expect("memory can be written to")));
+    if reply.status() == StatusCode::OK {
+        mark(reply.headers_mut());
+    }
+    reply
+}
+
+fn gzip(plain: &[u8]) -> io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(plain)?;
+    encoder.finish().map(Bytes::from)
+}
+
+fn mark(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
 /// A body whose first frames have been read already.
@@ -141,6 +170,33 @@ mod tests {
             assert_eq!(accepts(Some(&HeaderValue::from_static(header))), expected, "{header}");
         }
         assert!(!accepts(None));
+    }
+
+    #[tokio::test]
+    async fn a_document_is_compressed_once() {
+        let (gzip, kept) = (HeaderValue::from_static("gzip"), OnceLock::new());
+        let plain = Bytes::from(vec![b'x'; SMALLEST]);
+        let whole = |bytes: &Bytes| raw(200, "text/plain", bytes.clone());
+        let reply = compressed_once(&kept, &plain, None, whole);
+        assert!(!reply.headers().contains_key(CONTENT_ENCODING) && kept.get().is_none());
+        let reply = compressed_once(&kept, &plain, Some(&gzip), whole);
+        assert_eq!(reply.headers()[CONTENT_ENCODING], "gzip");
+        let first = kept.get().expect("it is kept").as_ptr();
+        let sent = reply.into_body().collect().await.expect("readable").to_bytes();
+        let mut read = Vec::new();
+        io::Read::read_to_end(&mut GzDecoder::new(&*sent), &mut read).expect("gzip");
+        assert_eq!(read, plain);
+        let again =
+            compressed(compressed_once(&kept, &plain, Some(&gzip), whole), false, Some(&gzip));
+        let again = again.await.into_body().collect().await.expect("readable").to_bytes();
+        assert_eq!(
+            (again.as_ptr(), again.len()),
+            (first, sent.len()),
+            "neither copied nor repeated"
+        );
+        let known = |_: &Bytes| raw(304, "", Bytes::new());
+        let reply = compressed_once(&kept, &plain, Some(&gzip), known);
+        assert!(!reply.headers().contains_key(CONTENT_ENCODING), "it has no body");
     }
 
     #[tokio::test]

@@ -9,8 +9,10 @@
 mod admit;
 mod aggregator;
 mod allocator;
+mod answer_budget;
 mod audit;
 mod auth;
+mod available_memory;
 mod batched_tcp;
 mod body;
 mod cbor;
@@ -21,6 +23,7 @@ mod connection_limits;
 mod convert;
 mod deadline;
 mod discovery;
+mod document_list;
 mod driver;
 mod encodings;
 mod encryption;

@@ -18,18 +18,13 @@ use store::Version;
 
 use crate::{
     Body, ServedResource,
-    body::spend,
+    body::{FRAME, FRAME_COST, spend},
     encodings::{EncodingCache, write_kind},
     negotiate::Encoding,
 };
 
-/// Size of a body frame in bytes.
-const FRAME: usize = 64 << 10;
-/// Cost of a frame in Tokio's cooperative budget of 128: a connection sends eight frames, then
-/// yields to other tasks.
-const COST: usize = 16;
 /// How many objects are encoded at a time: less than a frame for most kinds.
-const BATCH: usize = 16;
+pub(crate) const BATCH: usize = 16;
 
 /// The body of a list.
 struct ListBody {
@@ -38,17 +33,10 @@ struct ListBody {
     encodings: Arc<EncodingCache>,
     /// Bytes that are not sent yet.
     out: Vec<u8>,
-    items: Items,
+    items: vec::IntoIter<Arc<Version<Value>>>,
     first: bool,
     /// Whether the end of the list is in `out` or sent.
     over: bool,
-}
-
-/// The items that are not written yet.
-enum Items {
-    Objects(vec::IntoIter<Arc<Version<Value>>>),
-    /// Protobuf has the length of the whole list in front, so all items are encoded first.
-    Encoded(vec::IntoIter<Bytes>),
 }
 
 /// Builds the body of a list in JSON or protobuf.
@@ -61,64 +49,53 @@ pub(crate) fn listing(
 ) -> Body {
     let kind = served.definition.list_kind();
     let api_version = served.definition.names.api_version();
-    let (out, items) = if format == Encoding::Protobuf {
-        let mut encoded = Vec::with_capacity(items.len());
+    let out = if format == Encoding::Protobuf {
+        // The length of the whole list comes first. Only the sizes are kept: what is not cached is
+        // encoded twice, so that a list whose client reads slowly holds little memory.
+        let mut sizes = Vec::with_capacity(items.len());
         for batch in items.chunks(BATCH) {
-            encodings.encode_all(served, format, batch, |bytes| encoded.push(bytes.clone()));
+            encodings.encode_all(served, format, batch, |bytes| sizes.push(bytes.len()));
         }
-        let sizes = encoded.iter().map(Bytes::len);
-        (
-            protobuf::encode_list_header((&api_version, &kind), meta, sizes),
-            Items::Encoded(encoded.into_iter()),
-        )
+        protobuf::encode_list_header((&api_version, &kind), meta, sizes.into_iter())
     } else {
         let begin = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":"#);
         let mut out = begin.into_bytes();
         write_json(meta, &mut out);
         out.extend_from_slice(b",\"items\":[");
-        (out, Items::Objects(items.into_iter()))
+        out
     };
-    let (served, encodings) = (served.clone(), encodings.clone());
+    let (served, encodings, items) = (served.clone(), encodings.clone(), items.into_iter());
     ListBody { served, format, encodings, out, items, first: true, over: false }.boxed_unsync()
 }
 
 impl ListBody {
     /// Encodes the next batch of items, or the end.
     fn more(&mut self) {
-        match &mut self.items {
-            Items::Objects(objects) if objects.len() > 0 => {
-                let count = objects.len().min(BATCH);
-                let batch = &objects.as_slice()[..count];
-                let Self { served, out, first, .. } = self;
-                self.encodings.encode_all(served, self.format, batch, |bytes| {
-                    if !std::mem::take(first) {
-                        out.push(b',');
-                    }
-                    // Items of custom resources have kind and apiVersion; those of built-in kinds
-                    // do not.
-                    match served.definition.origin {
-                        Origin::Custom(_) => write_kind(served, out),
-                        Origin::BuiltIn => out.push(b'{'),
-                    }
-                    out.extend_from_slice(bytes);
-                });
-                objects.nth(count - 1);
-            }
-            Items::Encoded(encoded) if encoded.len() > 0 => {
-                for bytes in encoded.take(BATCH) {
-                    protobuf::encode_item_header(bytes.len(), &mut self.out);
-                    self.out.extend_from_slice(&bytes);
-                }
-            }
-            Items::Objects(_) => {
-                self.out.extend_from_slice(b"]}\n");
-                self.over = true;
-            }
-            Items::Encoded(_) => {
-                self.out.extend_from_slice(protobuf::ENVELOPE_TAIL);
-                self.over = true;
-            }
+        let count = self.items.len().min(BATCH);
+        let Self { served, format, out, first, .. } = self;
+        if count == 0 {
+            let end = if *format == Encoding::Protobuf { protobuf::ENVELOPE_TAIL } else { b"]}\n" };
+            out.extend_from_slice(end);
+            self.over = true;
+            return;
         }
+        let batch = &self.items.as_slice()[..count];
+        self.encodings.encode_all(served, *format, batch, |bytes| {
+            if *format == Encoding::Protobuf {
+                protobuf::encode_item_header(bytes.len(), out);
+                return out.extend_from_slice(bytes);
+            }
+            if !std::mem::take(first) {
+                out.push(b',');
+            }
+            // Items of custom resources have kind and apiVersion; those of built-in kinds do not.
+            match served.definition.origin {
+                Origin::Custom(_) => write_kind(served, out),
+                Origin::BuiltIn => out.push(b'{'),
+            }
+            out.extend_from_slice(bytes);
+        });
+        self.items.nth(count - 1);
     }
 }
 
@@ -130,7 +107,7 @@ impl HttpBody for ListBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        ready!(spend(cx, COST));
+        ready!(spend(cx, FRAME_COST));
         self.out.reserve(FRAME);
         while !self.over && self.out.len() < FRAME {
             self.more();

@@ -2,18 +2,19 @@
 
 mod message;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue,
-    header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
+    header::{ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_TYPE},
 };
 use object::{Value, to_json};
 use schema::ResourceDefinition;
 
 use crate::{
     Query, RemoteDocument, Reply, Server,
+    compress::compressed_once,
     etag::{etag_response, not_acceptable_response, tag},
     respond::raw,
 };
@@ -49,6 +50,8 @@ struct Document {
     name: String,
     hash: String,
     bytes: Bytes,
+    /// The document compressed with gzip, once a client has asked for that.
+    gzip: OnceLock<Bytes>,
 }
 
 impl OpenApiDocuments {
@@ -155,7 +158,8 @@ impl OpenApiDocuments {
         if kept.0 != others.change_counter() {
             let documents = others.documents().into_iter().map(|document| {
                 let name = format!("apis/{}/{}", document.group, document.version);
-                Arc::new(Document { name, hash: tag(&document.v3), bytes: document.v3 })
+                let (hash, gzip) = (tag(&document.v3), OnceLock::new());
+                Arc::new(Document { name, hash, bytes: document.v3, gzip })
             });
             *kept = (others.change_counter(), documents.collect());
         }
@@ -231,12 +235,13 @@ fn owned(definitions: &[Arc<ResourceDefinition>]) -> Vec<ResourceDefinition> {
 impl Document {
     fn new(name: String, document: &Value) -> Self {
         let bytes = Bytes::from(to_json(document));
-        Self { name, hash: tag(&bytes), bytes }
+        Self { name, hash: tag(&bytes), bytes, gzip: OnceLock::new() }
     }
 
     /// Replies with the document, or with 304 if the client has it.
     fn reply(&self, headers: &HeaderMap) -> Reply {
-        etag_response(headers, "application/json", &self.hash, &self.bytes)
+        let whole = |bytes: &Bytes| etag_response(headers, "application/json", &self.hash, bytes);
+        compressed_once(&self.gzip, &self.bytes, headers.get(ACCEPT_ENCODING), whole)
     }
 }
 

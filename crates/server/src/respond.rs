@@ -16,8 +16,8 @@ use crate::{
     Body, ListResult, Query, Reply, ServedResource, audit,
     body::full,
     cbor,
+    document_list::streamed_list,
     encodings::{EncodingCache, write_kind},
-    listing::listing,
     negotiate::{
         Encoding, EndpointRestrictions, MediaTypeOptions, Representation, negotiate,
         negotiate_failure, not_acceptable,
@@ -337,6 +337,10 @@ pub(crate) fn list_response(
         object["items"] = list.items.iter().map(|version| bare(served, version)).collect();
         object
     });
+    let list = match streamed_list(encodings, served, list, (&head, form), now) {
+        Ok(reply) => return Ok(reply),
+        Err(list) => list,
+    };
     let body = match (form.representation, form.format) {
         (Representation::Table, _) => {
             let rows: Vec<_> =
@@ -380,10 +384,6 @@ pub(crate) fn list_response(
             let (kind, definition) = (served.definition.list_kind(), &served.definition);
             let names = (&*definition.names.api_version(), &*kind);
             cbor::list(shape_of(definition), names, &head, &items)
-        }
-        (Representation::Object, format) if form.is_cacheable() => {
-            let body = listing(encodings, served, format, &head, list.items);
-            return Ok(streaming(form.media_type(), body));
         }
         (Representation::Object, _) => {
             let mut object = named_list(served);
@@ -454,7 +454,7 @@ fn listed(served: &ServedResource, meta: &Value, items: &[Value]) -> Value {
     object
 }
 
-fn named_list(served: &ServedResource) -> Value {
+pub(crate) fn named_list(served: &ServedResource) -> Value {
     let names = &served.definition.names;
     let mut object = Value::object();
     object["kind"] = served.definition.list_kind().into();
@@ -463,7 +463,7 @@ fn named_list(served: &ServedResource) -> Value {
 }
 
 /// An item of a list: without kind and apiVersion if it is of a built-in kind.
-fn bare(served: &ServedResource, version: &Version<Value>) -> Value {
+pub(crate) fn bare(served: &ServedResource, version: &Version<Value>) -> Value {
     let mut object = to_response_object(served, version.revision, &version.object);
     if served.definition.is_built_in() {
         object.remove("apiVersion");

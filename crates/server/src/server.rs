@@ -40,6 +40,7 @@ use crate::{
     Aggregator, AuditBackend, AuditStage, Authenticator, Authorizer, Config, FlowControl,
     HandlerRef, HealthCheck, HttpPolicy, MetricsSource, Peer, ProbeScope, Query, Registry, Reply,
     Request, RequestBody, RequestInfo, RouteTable, Seat, Shutdown,
+    answer_budget::AnswerBudget,
     audit::{RequestAudit, with_audit_context},
     batched_tcp::WriteBatch,
     body::counted,
@@ -112,6 +113,7 @@ pub struct Server {
     pub(crate) encodings: Arc<EncodingCache>,
     pub(crate) stop: CancellationToken,
     pub(crate) turns: Arc<Turns>,
+    answers: Arc<AnswerBudget>,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     timers: Arc<TimerQueue>,
     rings: Once,
@@ -156,6 +158,7 @@ impl Server {
             encodings: Arc::default(),
             stop: CancellationToken::new(),
             turns: Arc::default(),
+            answers: Arc::default(),
             connection_limits: Arc::default(),
             timers: Arc::default(),
             rings: Once::new(),
@@ -426,6 +429,9 @@ impl Server {
                 let trail = self.trail(&id, asker, &info, (&head, &peer), arrived);
                 let accepted = head.headers.get(ACCEPT_ENCODING).cloned();
                 let (lists, gets) = (info.verb == "list", info.verb == "get");
+                let charged = account(&user);
+                let (is_resource, failure) =
+                    (info.is_resource, negotiate_failure(&head.headers, &query));
                 let traced =
                     RequestSpan::of(self.tracer.as_ref(), (&head, &info, &user), (&id, &peer));
                 let mut head = head;
@@ -447,6 +453,12 @@ impl Server {
                 let reply = match traced {
                     Some(traced) => traced.run(arrived, handled, Reply::status).await,
                     None => handled.await,
+                };
+                let reply = if is_resource {
+                    let admitted = self.answers.admit(reply, charged, lists || gets);
+                    admitted.unwrap_or_else(|status| status_as(&status, failure))
+                } else {
+                    reply
                 };
                 let reply = self.audit_response(trail, reply);
                 let mut reply = if lists || gets {

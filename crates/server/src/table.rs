@@ -27,13 +27,8 @@ pub(crate) fn table(
     let kind = served.presentation();
     let mut objects = objects.to_vec();
     objects.sort_by_key(|(_, stored)| kind.strategy.table_sort_key(stored));
-    let rows = objects.iter().map(|(revision, stored)| {
-        let object = match form.include {
-            IncludeObjectPolicy::Object => to_response_object(served, *revision, stored),
-            _ => with_resource_version(*revision, (*stored).clone()),
-        };
-        row(kind, stored, object, form, now)
-    });
+    let rows =
+        objects.iter().map(|(revision, stored)| list_row(served, (*revision, stored), form, now));
     // Like upstream, an empty table of a kind with default columns has null rows.
     let plain = served.internal.columns.iter().any(|column| column.name == "Created At");
     let rows = if objects.is_empty() && plain { Value::Null } else { rows.collect() };
@@ -42,6 +37,25 @@ pub(crate) fn table(
         head["resourceVersion"] = revision.to_string().into();
     }
     build(kind, rows, head, form)
+}
+
+/// Builds the table of a list without its rows.
+pub(crate) fn empty_table(served: &ServedResource, head: Value, form: MediaTypeOptions) -> Value {
+    build(served.presentation(), std::iter::empty::<Value>().collect(), head, form)
+}
+
+/// Builds the row of an object of a list, given with its revision.
+pub(crate) fn list_row(
+    served: &ServedResource,
+    (revision, stored): (u64, &Value),
+    form: MediaTypeOptions,
+    now: i64,
+) -> Value {
+    let object = match form.include {
+        IncludeObjectPolicy::Object => to_response_object(served, revision, stored),
+        _ => with_resource_version(revision, stored.clone()),
+    };
+    row(served.presentation(), stored, object, form, now)
 }
 
 /// Builds the table of a subresource.

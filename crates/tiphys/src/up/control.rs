@@ -28,7 +28,11 @@ pub(crate) fn restrict_process() -> Result<()> {
     let folder = |path: &str| open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let (data, names, processes) = (folder(DATA_DIR_FD)?, folder("/etc")?, folder("/proc")?);
     let read = Access::Read;
-    let kept = [(data.as_fd(), Access::All), (names.as_fd(), read), (processes.as_fd(), read)];
+    let mut kept =
+        vec![(data.as_fd(), Access::All), (names.as_fd(), read), (processes.as_fd(), read)];
+    // the memory limit of its own group, from which follows how many answers it holds at a time
+    let groups = folder("/sys/fs/cgroup").ok();
+    kept.extend(groups.as_ref().map(|groups| (groups.as_fd(), read)));
     if !landlock::restrict_self(&kept)? {
         eprintln!("this kernel has no landlock: only file modes keep control in its folders");
     }

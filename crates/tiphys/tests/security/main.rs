@@ -1,6 +1,7 @@
 //! Attacks on whole clusters: the built executable, real pods, network namespaces without external connectivity. Each
 //! test attempts what must not work, against directories and namespaces created for it. Each file has one topic.
 
+mod answers;
 mod attack;
 mod cis;
 mod environment;
