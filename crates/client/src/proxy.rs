@@ -178,10 +178,14 @@ fn unescaped(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, more)) = rest.split_first() {
-        let hex = more.get(..2).filter(|_| *first == b'%');
-        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        out.push(hex.unwrap_or(*first));
-        rest = if hex.is_some() { &more[2..] } else { more };
+        let escape =
+            more.split_at_checked(2).filter(|_| *first == b'%').and_then(|(hex, after)| {
+                let hex = std::str::from_utf8(hex).ok()?;
+                Some((u8::from_str_radix(hex, 16).ok()?, after))
+            });
+        let (byte, after) = escape.unwrap_or((*first, more));
+        out.push(byte);
+        rest = after;
     }
     String::from_utf8_lossy(&out).into_owned()
 }
