@@ -88,7 +88,7 @@ impl ListBody {
         match &mut self.items {
             Items::Objects(objects) if objects.len() > 0 => {
                 let count = objects.len().min(BATCH);
-                let batch = &objects.as_slice()[..count];
+                let (batch, _) = objects.as_slice().split_at(count);
                 let Self { served, out, first, .. } = self;
                 self.encodings.encode_all(served, self.format, batch, |bytes| {
                     if !std::mem::take(first) {

@@ -77,7 +77,7 @@ impl RequestInfo {
         };
         let parts = match parts {
             ["namespaces", namespace, rest @ ..]
-                if !rest.is_empty() && !matches!(rest[0], "status" | "finalize") =>
+                if !matches!(rest, [] | ["status" | "finalize", ..]) =>
             {
                 self.namespace = (*namespace).into();
                 rest
