@@ -276,19 +276,15 @@ fn decode(text: &str) -> String {
 /// Percent-decodes a path.
 fn decode_path(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = text.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match (bytes[at], hex) {
-            (b'%', Some(byte)) => {
-                out.push(byte);
-                at += 3;
-                continue;
-            }
-            (byte, _) => out.push(byte),
-        }
-        at += 1;
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escape =
+            tail.split_at_checked(2).filter(|_| *first == b'%').and_then(|(hex, after)| {
+                Some((u8::from_str_radix(str::from_utf8(hex).ok()?, 16).ok()?, after))
+            });
+        let (byte, after) = escape.unwrap_or((*first, tail));
+        out.push(byte);
+        rest = after;
     }
     String::from_utf8_lossy(&out).into_owned()
 }
