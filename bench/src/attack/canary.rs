@@ -1,8 +1,8 @@
 //! Canaries: checks that controllers and scheduler still work after an attack. Each gets a simple task, and its
-//! effect is awaited. This finds controllers that are blocked for ever or in a busy loop.
+//! effect is awaited. This finds controllers that are blocked for ever.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -10,7 +10,7 @@ use anyhow::Result;
 use futures_util::future::join_all;
 use serde_json::Value;
 
-use super::{judge::Fault, world::World};
+use super::{judge::Fault, rest, world::World};
 
 /// A task for a controller: the object to create, and the effect that must follow. `ID` is replaced by a new word
 /// each time.
@@ -23,17 +23,12 @@ struct Canary {
     is_there: fn(&Value) -> bool,
 }
 
-/// Timeout of a task. A reconcile takes milliseconds, but the controllers may have a long queue and the host other
-/// work; only a blocked controller takes this long.
+/// Timeout of a task, if the process does not come to rest. A reconcile takes milliseconds, but the controllers may
+/// have a long queue and the host other work. In a process at rest, what has not happened does not happen.
 const PATIENCE: Duration = Duration::from_mins(5);
+/// Pause between two looks at an effect. It grows: the looks themselves must not keep the process busy.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Timeout for a process to work through its queues.
-const LONGEST_WORK: Duration = Duration::from_mins(10);
-/// A busy process runs or waits for a CPU for most of the time,
-const WANTED: f64 = 0.5;
-/// and runs for some of it, however loaded the host is.
-const HAD: f64 = 0.05;
-const WINDOW: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 const CANARIES: &[Canary] = &[
@@ -109,7 +104,9 @@ fn has_items(list: &Value) -> bool {
 /// Gives every controller its task, and returns those that have not done it. Deletes the created objects.
 pub(crate) async fn check(world: &World) -> Result<Vec<Fault>> {
     let id = format!("canary-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-    let faults = join_all(CANARIES.iter().map(|canary| try_one(world, canary, &id))).await;
+    let at_rest = AtomicBool::new(false);
+    let tasks = join_all(CANARIES.iter().map(|canary| try_one(world, canary, &id, &at_rest)));
+    let faults = with_rest(tasks, &at_rest).await;
     let mut faults: Vec<Fault> =
         faults.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
     for canary in CANARIES {
@@ -120,21 +117,52 @@ pub(crate) async fn check(world: &World) -> Result<Vec<Fault>> {
         ("garbage-collector", format!("/apis/apps/v1/namespaces/ping/replicasets/{id}")),
         ("namespace", format!("/api/v1/namespaces/{id}")),
     ] {
-        let began = Instant::now();
-        while world.ask("GET", &path, None).await?.code != 404 {
-            if began.elapsed() > PATIENCE {
-                faults.push(stuck(controller, &format!("{path} is still there")));
-                break;
-            }
-            tokio::time::sleep(PAUSE).await;
+        let at_rest = AtomicBool::new(false);
+        let gone =
+            wait_for(&at_rest, async || Ok(world.ask("GET", &path, None).await?.code == 404));
+        if !with_rest(gone, &at_rest).await? {
+            faults.push(stuck(controller, &format!("{path} is still there")));
         }
     }
     Ok(faults)
 }
 
-async fn try_one(world: &World, canary: &Canary, id: &str) -> Result<Option<Fault>> {
+/// Runs `tasks`, and tells them when the process has come to rest.
+async fn with_rest<T>(tasks: impl Future<Output = T>, at_rest: &AtomicBool) -> T {
+    let rest = async {
+        rest::until_at_rest().await;
+        at_rest.store(true, Ordering::Relaxed);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        done = tasks => done,
+        () = rest => unreachable!("it never ends"),
+    }
+}
+
+/// Waits until `is_done`. Returns `false` if it is not done although the process is at rest, or the time is over.
+async fn wait_for(at_rest: &AtomicBool, is_done: impl AsyncFn() -> Result<bool>) -> Result<bool> {
+    let (began, mut pause) = (Instant::now(), PAUSE);
+    loop {
+        let last = at_rest.load(Ordering::Relaxed) || began.elapsed() > PATIENCE;
+        if is_done().await? {
+            return Ok(true);
+        }
+        if last {
+            return Ok(false);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn try_one(
+    world: &World,
+    canary: &Canary,
+    id: &str,
+    at_rest: &AtomicBool,
+) -> Result<Option<Fault>> {
     let object = canary.object.replace("ID", id);
-    let began = Instant::now();
     let made = world.ask("POST", canary.collection, Some(&object)).await?;
     if made.code != 201 {
         let why = super::judge::message(&made);
@@ -142,18 +170,19 @@ async fn try_one(world: &World, canary: &Canary, id: &str) -> Result<Option<Faul
         return Ok(Some(stuck(canary.controller, &text)));
     }
     let path = canary.effect.replace("ID", id);
-    loop {
+    let done = wait_for(at_rest, async || {
         let answer = world.ask("GET", &path, None).await?;
         let effect = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
-        if (canary.is_there)(&effect) {
-            return Ok(None);
-        }
-        if began.elapsed() > PATIENCE {
-            let text = format!("nothing at {path} after {PATIENCE:?}");
-            return Ok(Some(stuck(canary.controller, &text)));
-        }
-        tokio::time::sleep(PAUSE).await;
+        Ok((canary.is_there)(&effect))
+    });
+    if done.await? {
+        return Ok(None);
     }
+    let text = match at_rest.load(Ordering::Relaxed) {
+        true => format!("nothing at {path}, and the process is at rest"),
+        false => format!("nothing at {path} after {PATIENCE:?}"),
+    };
+    Ok(Some(stuck(canary.controller, &text)))
 }
 
 fn stuck(controller: &str, text: &str) -> Fault {
@@ -162,35 +191,4 @@ fn stuck(controller: &str, text: &str) -> Fault {
 
 async fn delete(world: &World, path: &str) -> Result<()> {
     world.ask("DELETE", path, None).await.map(drop)
-}
-
-/// Whether the process becomes idle when it gets no requests. Busy threads either run or wait for a CPU, so both are
-/// counted: otherwise other load on the host would hide them.
-pub(crate) async fn comes_to_rest() -> Option<Fault> {
-    let began = Instant::now();
-    while began.elapsed() < LONGEST_WORK {
-        let (from, (ran, waited)) = (Instant::now(), demand());
-        tokio::time::sleep(WINDOW).await;
-        let now = demand();
-        let part = |time: Duration| time.as_secs_f64() / from.elapsed().as_secs_f64();
-        let had = part(now.0.saturating_sub(ran));
-        if had < HAD || had + part(now.1.saturating_sub(waited)) < WANTED {
-            return None;
-        }
-    }
-    let text = format!("with nothing to do, the process was busy for {LONGEST_WORK:?}");
-    Some(Fault::new("busy: the process does not come to rest", text))
-}
-
-/// Time that all threads have run, and time that they have waited for a CPU.
-fn demand() -> (Duration, Duration) {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let (mut ran, mut waited) = (0, 0);
-    for task in tasks {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let mut numbers = text.split_whitespace().filter_map(|n| n.parse::<u64>().ok());
-        ran += numbers.next().unwrap_or_default();
-        waited += numbers.next().unwrap_or_default();
-    }
-    (Duration::from_nanos(ran), Duration::from_nanos(waited))
 }

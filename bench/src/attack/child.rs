@@ -24,6 +24,7 @@ use super::{
     kinds::{self, Kind},
     readable,
     request::{Caller, Request, Sequence},
+    rest, scaling,
     send::{self, Answer},
     world::{self, World, cpu, isolate},
 };
@@ -159,11 +160,14 @@ async fn obey(
             for kind in kinds {
                 report.faults.extend(readable::check(world, kind).await?);
             }
+            pinging.store(false, Ordering::Relaxed);
+            // An object that keeps its controller busy must be there.
+            report.faults.extend(rest::comes_to_rest(world).await);
             clean::clean(world, kinds).await?;
             world.furnish().await?;
             report.faults.extend(canary::check(world).await?);
-            pinging.store(false, Ordering::Relaxed);
-            report.faults.extend(canary::comes_to_rest().await);
+            report.faults.extend(rest::comes_to_rest(world).await);
+            report.faults.extend(world.rejected.check(world).await?);
             pinging.store(true, Ordering::Relaxed);
         }
         Command::Known(edges) => {
@@ -188,7 +192,8 @@ struct Sent {
 }
 
 impl Sent {
-    fn note(&mut self, request: &Request, answer: &Answer) {
+    fn note(&mut self, world: &World, request: &Request, answer: &Answer) {
+        world.rejected.note(request, answer);
         self.written.extend(answer.object.clone().filter(|_| request.method != "GET"));
         self.codes.push(answer.code);
         self.faults.extend(judge::judge(request, answer));
@@ -207,15 +212,23 @@ async fn send_all(
     if sequence.at_once {
         let answers = join_all(sequence.requests.iter().map(|one| world.send(one, patience))).await;
         for (request, answer) in sequence.requests.iter().zip(answers) {
-            sent.note(request, &answer?);
+            sent.note(world, request, &answer?);
         }
         return Ok(sent);
     }
     for request in &sequence.requests {
+        if alone
+            && let Some((answer, fault)) =
+                scaling::probe(world, request, Duration::from_secs(settings.patience)).await?
+        {
+            sent.note(world, request, &answer);
+            sent.faults.extend(fault);
+            continue;
+        }
         let before = cpu();
         let answer = world.send(request, patience).await?;
         let spent = cpu().saturating_sub(before);
-        sent.note(request, &answer);
+        sent.note(world, request, &answer);
         if alone && spent > Duration::from_secs(settings.patience) {
             let (method, path) = (&request.method, request.bare_path());
             sent.faults.push(Fault::new(

@@ -21,6 +21,7 @@ use testkit::TestCluster;
 
 use super::{
     expand::Known,
+    growth::Rejected,
     hostile::{self, Hostile},
     node::Node,
     request::{Caller, Request},
@@ -41,7 +42,10 @@ pub(crate) struct World {
     hostile: Option<Hostile>,
     /// Uid and resourceVersion of objects by path, from responses.
     objects: Mutex<HashMap<String, [String; 2]>>,
-    _contexts: Vec<Context>,
+    /// Controllers and scheduler.
+    pub(crate) contexts: Vec<Context>,
+    /// Requests that were rejected.
+    pub(crate) rejected: Rejected,
     kubelet: Option<(Node, TempDir)>,
 }
 
@@ -128,7 +132,8 @@ impl World {
             anonymous: running.open_pipe(),
             hostile,
             objects: Mutex::default(),
-            _contexts: contexts,
+            contexts,
+            rejected: Rejected::default(),
             kubelet: node,
             cluster,
         };
@@ -269,7 +274,6 @@ fn controllers(cluster: &TestCluster) -> Result<Context> {
         service_cidr: "10.96.0.0/12".into(),
         root_ca: pki.ca.certificate_pem(),
         node_monitor_grace: Duration::from_hours(10),
-        autoscaler_period: Duration::from_secs(1),
         ..controllers::Config::default()
     };
     let cx = Context::new(&client(cluster, "system:kube-controller-manager", &[]));

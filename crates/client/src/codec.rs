@@ -29,7 +29,7 @@ pub(crate) fn failure(code: u16, body: &[u8]) -> Error {
             Error::Status(status)
         }
         _ => {
-            let text = String::from_utf8_lossy(&body[..body.len().min(1024)]);
+            let text = String::from_utf8_lossy(body.get(..1024).unwrap_or(body));
             Error::Status(Status::failure(code, reason(code), text.trim()))
         }
     }

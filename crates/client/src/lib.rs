@@ -6,6 +6,8 @@
 //!         └► Api<K> ── get, list, watch, create, update, patch, delete of one resource
 //! ```
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod api;
 mod auth;
 mod cause_header;

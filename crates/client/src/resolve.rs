@@ -139,7 +139,7 @@ async fn exchange(server: SocketAddr, name: &str, kind: u16) -> io::Result<Vec<I
     let mut answer = [0; 4096];
     loop {
         let length = socket.recv(&mut answer).await?;
-        if let Some(addresses) = read(&answer[..length], &query, kind)? {
+        if let Some(addresses) = read(answer.get(..length).unwrap_or_default(), &query, kind)? {
             return Ok(addresses);
         }
     }
@@ -162,20 +162,24 @@ fn query(id: [u8; 2], name: &str, kind: u16) -> io::Result<Vec<u8>> {
 
 /// The addresses in a response; `None` if it belongs to another query.
 fn read(answer: &[u8], query: &[u8], kind: u16) -> io::Result<Option<Vec<IpAddr>>> {
-    let Some((header, mut rest)) = answer.split_at_checked(12) else { return Ok(None) };
-    let question = &query[12..];
-    let echoed = rest.get(..question.len()).is_some_and(|got| got.eq_ignore_ascii_case(question));
-    if header[..2] != query[..2] || header[2] & 0x80 == 0 || !echoed {
+    let (Some((header, rest)), Some((asked, question))) =
+        (answer.split_first_chunk::<12>(), query.split_first_chunk::<12>())
+    else {
+        return Ok(None);
+    };
+    let Some((echo, mut rest)) = rest.split_at_checked(question.len()) else { return Ok(None) };
+    let is_ours = header.first_chunk::<2>() == asked.first_chunk::<2>();
+    let [_, _, flags, code, _, _, high, low, ..] = header;
+    if !is_ours || flags & 0x80 == 0 || !echo.eq_ignore_ascii_case(question) {
         return Ok(None);
     }
-    match header[3] & 0x0f {
+    match code & 0x0f {
         0 => {}
         3 => return Ok(Some(Vec::new())),
         code => return Err(io::Error::other(format!("the name server failed (code {code})"))),
     }
-    rest = &rest[question.len()..];
     let mut found = Vec::new();
-    for _ in 0..u16::from_be_bytes([header[6], header[7]]) {
+    for _ in 0..u16::from_be_bytes([*high, *low]) {
         let Some((record, data, after)) = record(rest) else { break };
         if record == kind {
             if let Ok(four) = <[u8; 4]>::try_from(data) {
@@ -205,10 +209,9 @@ fn record(mut bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
             length => bytes = rest.get(usize::from(*length)..)?,
         }
     }
-    let (fixed, rest) = bytes.split_at_checked(10)?;
-    let length = u16::from_be_bytes([fixed[8], fixed[9]]).into();
-    let (data, after) = rest.split_at_checked(length)?;
-    Some((u16::from_be_bytes([fixed[0], fixed[1]]), data, after))
+    let ([kind @ .., _, _, _, _, _, _, high, low], rest) = bytes.split_first_chunk::<10>()?;
+    let (data, after) = rest.split_at_checked(u16::from_be_bytes([*high, *low]).into())?;
+    Some((u16::from_be_bytes(*kind), data, after))
 }
 
 #[cfg(test)]

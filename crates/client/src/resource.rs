@@ -88,10 +88,11 @@ fn escape(text: &str, out: &mut String) {
                 out.push(byte.into());
             }
             _ => {
-                const HEX: &[u8; 16] = b"0123456789ABCDEF";
                 out.push('%');
-                out.push(HEX[usize::from(byte >> 4)].into());
-                out.push(HEX[usize::from(byte & 15)].into());
+                for digit in [byte >> 4, byte & 15] {
+                    let digit = char::from_digit(digit.into(), 16).unwrap_or_default();
+                    out.push(digit.to_ascii_uppercase());
+                }
             }
         }
     }

@@ -109,7 +109,8 @@ impl<K: ApiObject> Watch<K> {
     }
 
     fn line(&mut self) -> Option<BytesMut> {
-        let Some(at) = self.read[self.searched..].iter().position(|byte| *byte == b'\n') else {
+        let unsearched = self.read.get(self.searched..).unwrap_or_default();
+        let Some(at) = unsearched.iter().position(|byte| *byte == b'\n') else {
             self.searched = self.read.len();
             return None;
         };

@@ -111,20 +111,21 @@ impl Forwarder {
         let mut order = order.peekable();
         let mut running = FuturesUnordered::new();
         loop {
-            if let Some(at) = order.next() {
+            let next = order.next();
+            if let Some((at, server)) = next.and_then(|at| Some((at, *self.servers.get(at)?))) {
                 running
-                    .push(async move { (at, self.exchange(self.servers[at], query, flags).await) });
+                    .push(async move { (at, server, self.exchange(server, query, flags).await) });
             } else if running.is_empty() {
                 return None;
             }
             let wait = if order.peek().is_some() { HEDGE_DELAY } else { QUERY_TIMEOUT };
             tokio::select! {
-                Some((at, answer)) = running.next() => match answer {
+                Some((at, server, answer)) = running.next() => match answer {
                     Ok(answer) => {
                         self.last_good.store(at, Ordering::Relaxed);
                         return Some(answer);
                     }
-                    Err(error) => debug!(server = %self.servers[at], %error, "no response"),
+                    Err(error) => debug!(%server, %error, "no response"),
                 },
                 () = sleep(wait) => {}
             }
@@ -172,7 +173,7 @@ async fn by_udp(server: SocketAddr, asked: &Message, bytes: &[u8]) -> io::Result
     let mut buffer = [0; 4096];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        match Message::from_vec(&buffer[..length]) {
+        match Message::from_vec(buffer.get(..length).unwrap_or_default()) {
             Ok(answer) if is_response_to(asked, &answer) => return Ok(answer),
             _ => debug!(%server, "response does not match the query"),
         }

@@ -6,6 +6,8 @@
 //!                                   └► Forwarder ── cache ── upstream DNS servers
 //! ```
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod cache;
 mod forward;
 mod http;

@@ -90,11 +90,14 @@ impl Resolver {
 
     pub(crate) fn handle(&self, bytes: &[u8], from: SocketAddr, over: Transport) -> Outcome {
         let began = Instant::now();
-        if bytes.len() < HEADER || bytes[2] & 0x80 != 0 {
+        let Some([high, low, flags, ..]) = bytes.first_chunk::<HEADER>() else {
+            return Outcome::Drop;
+        };
+        if flags & 0x80 != 0 {
             return Outcome::Drop; // not a query: answering it could cause a loop
         }
         let Ok(request) = Message::from_vec(bytes) else {
-            let id = u16::from_be_bytes([bytes[0], bytes[1]]);
+            let id = u16::from_be_bytes([*high, *low]);
             let refusal = Message::error_msg(id, OpCode::Query, ResponseCode::FormErr);
             let flags = QueryFlags { dnssec_ok: false, checking_disabled: false };
             let asked = RequestContext { flags, limit: MIN_UDP_PAYLOAD.into(), began };
@@ -111,9 +114,10 @@ impl Resolver {
         let response = respond(&request);
         let kind = request.queries.first().map(Query::query_type);
         self.metrics.observe_request(over, from.is_ipv4(), kind);
-        match check_request(&request) {
-            Some(code) => self.respond_error(response, code, asked),
-            None => self.resolve(response, request.queries[0].clone(), asked),
+        match (check_request(&request), request.queries.first()) {
+            (Some(code), _) => self.respond_error(response, code, asked),
+            (None, Some(query)) => self.resolve(response, query.clone(), asked),
+            (None, None) => self.respond_error(response, ResponseCode::FormErr, asked),
         }
     }
 
@@ -270,7 +274,7 @@ fn encode(mut response: Message, limit: usize) -> Option<Vec<u8>> {
     let (mut least, mut most) = (0, all.len());
     while least < most {
         let middle = (least + most).div_ceil(2);
-        response.answers = all[..middle].to_vec();
+        response.answers = all.get(..middle).unwrap_or_default().to_vec();
         match fits(&response) {
             Some(bytes) => (best, least) = (bytes, middle),
             None => most = middle - 1,

@@ -114,7 +114,7 @@ impl Zone {
             *slot = label;
         }
         let question = ZoneQuery { zone: self, asked, kind };
-        match labels[..own] {
+        match *labels.get(..own).unwrap_or_default() {
             [] if kind == RecordType::SOA => Lookup::Records(vec![self.soa()], Vec::new()),
             [] | ["svc" | "pod"] => no_data(),
             ["dns-version"] => question.version(),
@@ -286,7 +286,7 @@ impl ZoneQuery<'_> {
 
     fn srv_records(&self, places: Vec<(u16, Name)>, helpful: Vec<Record>) -> Lookup {
         let weight = (TOTAL_SRV_WEIGHT / places.len().max(1)).max(1);
-        let weight = u16::try_from(weight).expect("at most a hundred");
+        let weight = u16::try_from(weight).unwrap_or(u16::MAX);
         let each =
             places.into_iter().map(|(port, target)| RData::SRV(SRV::new(0, weight, port, target)));
         match records(self.asked, each) {

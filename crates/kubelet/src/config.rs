@@ -94,6 +94,12 @@ pub struct Config {
     pub version: String,
 }
 
+/// Parses the eviction thresholds of this crate.
+#[expect(clippy::expect_used, reason = "the thresholds are constants, and tests parse them")]
+fn thresholds(text: &str) -> eviction::EvictionConfig {
+    eviction::EvictionConfig::new(text).expect("tested to be good")
+}
+
 impl Config {
     /// A node with default settings.
     pub fn new(node_name: &str, runtime_socket: impl Into<PathBuf>) -> Self {
@@ -126,8 +132,7 @@ impl Config {
             taints: Vec::new(),
             register_node: true,
             standalone: false,
-            eviction: eviction::EvictionConfig::new(eviction::DEFAULT_HARD_THRESHOLDS)
-                .expect("tested to be good"),
+            eviction: thresholds(eviction::DEFAULT_HARD_THRESHOLDS),
             image_gc: image_gc::ImageGcPolicy::default(),
             log_limits: rotate::LogRotationPolicy::default(),
             sysctls: Allowlist::default(),
@@ -141,8 +146,7 @@ impl Config {
     /// as some space is left.
     #[must_use]
     pub fn with_relaxed_thresholds(self) -> Self {
-        let eviction = eviction::EvictionConfig::new(eviction::RELAXED_HARD_THRESHOLDS)
-            .expect("tested to be good");
+        let eviction = thresholds(eviction::RELAXED_HARD_THRESHOLDS);
         let image_gc = image_gc::ImageGcPolicy { high_threshold_percent: 100, ..self.image_gc };
         Self { eviction, image_gc, ..self }
     }

@@ -54,7 +54,7 @@ pub fn hostname(config: &Config, pod: &Pod) -> String {
         None => spec.hostname(),
     };
     let mut name = name.to_owned();
-    name.truncate(LONGEST_NAME);
+    name.truncate(name.floor_char_boundary(LONGEST_NAME));
     let name = name.trim_end_matches(['-', '.']).to_owned();
     match domain(config, pod) {
         Some(domain) if spec.set_hostname_as_fqdn() == Some(true) => format!("{name}.{domain}"),
@@ -160,6 +160,13 @@ mod tests {
         Pod::from(
             from_yaml(&format!("metadata: {{name: p, namespace: ns}}\nspec: {{{spec}}}")).unwrap(),
         )
+    }
+
+    /// A pod of a file or of another API server may have any name.
+    #[test]
+    fn a_long_host_name_is_cut_between_characters() {
+        let long = format!("hostname: {}", "\u{e9}".repeat(LONGEST_NAME));
+        assert_eq!(hostname(&node(), &pod(&long)), "\u{e9}".repeat(LONGEST_NAME / 2));
     }
 
     #[test]

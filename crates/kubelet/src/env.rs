@@ -112,9 +112,8 @@ pub fn expand<'a>(text: &str, known: impl Fn(&str) -> Option<&'a str>) -> Result
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let last_end = text.rfind(')').map_or(0, |at| text.len() - at); // distance from the end
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
         let can_end = after.len() >= last_end && last_end > 0;
         if let Some(tail) = after.strip_prefix('$') {
             out.push('$');
@@ -301,7 +300,7 @@ struct Vars {
 
 impl Vars {
     fn get(&self, name: &str) -> Option<&String> {
-        self.places.get(name).map(|at| &self.list[*at].1)
+        self.places.get(name).and_then(|at| self.list.get(*at)).map(|(_, value)| value)
     }
 
     fn set(&mut self, name: &str, value: String) -> Result<(), String> {
@@ -309,8 +308,8 @@ impl Vars {
         if self.length > LONGEST_LIST {
             return Err(format!("the environment is longer than {LONGEST_LIST} bytes"));
         }
-        if let Some(at) = self.places.get(name) {
-            let old = std::mem::replace(&mut self.list[*at].1, value);
+        if let Some((_, known)) = self.places.get(name).and_then(|at| self.list.get_mut(*at)) {
+            let old = std::mem::replace(known, value);
             self.length -= name.len() + old.len();
         } else {
             self.places.insert(name.to_owned(), self.list.len());

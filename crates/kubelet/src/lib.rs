@@ -7,6 +7,8 @@
 //!  node: registration, status, lease      server: logs, exec, metrics
 //! ```
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod admission;
 pub mod certificates;
 mod cgroup;

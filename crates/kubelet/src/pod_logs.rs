@@ -113,7 +113,7 @@ impl PodLogs {
         let mut parts = self.name.splitn(3, '_');
         let (namespace, pod) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let mut name = format!("{pod}_{namespace}_{}-{}", of.container, of.id);
-        name.truncate(LONGEST_NAME - ".log".len());
+        name.truncate(name.floor_char_boundary(LONGEST_NAME - ".log".len()));
         name + ".log"
     }
 }
@@ -122,7 +122,7 @@ impl PodLogs {
 /// directory unique.
 pub(crate) fn folder_name(namespace: &str, pod: &str, uid: &str) -> String {
     let others = namespace.len() + uid.len() + "__".len();
-    let pod = &pod[..pod.floor_char_boundary(LONGEST_NAME.saturating_sub(others))];
+    let (pod, _) = pod.split_at(pod.floor_char_boundary(LONGEST_NAME.saturating_sub(others)));
     format!("{namespace}_{pod}_{uid}")
 }
 

@@ -91,6 +91,7 @@ impl Allowlist {
 }
 
 impl Default for Allowlist {
+    #[expect(clippy::expect_used, reason = "the safe settings are constants, and tests use them")]
     fn default() -> Self {
         Self::new::<&str>(&[]).expect("the safe settings are namespaced")
     }
@@ -145,7 +146,7 @@ fn is_pattern(text: &str) -> bool {
 /// The name with dots as separators. Where slashes are the separators, dots stand for slashes in a segment:
 /// `net/ipv4/conf/eth0.100/forwarding`.
 fn normalize(name: &str) -> String {
-    if name.find(['.', '/']).is_none_or(|at| name[at..].starts_with('.')) {
+    if name.chars().find(|letter| matches!(letter, '.' | '/')) != Some('/') {
         return name.to_owned();
     }
     let swap = |letter| match letter {

@@ -28,6 +28,17 @@ pub(crate) struct Allocation {
     pub(crate) port_mappings: Vec<PortMapping>,
 }
 
+impl Allocation {
+    /// The first address, which names the record and the interface.
+    #[expect(
+        clippy::expect_used,
+        reason = "`allocate` and `read` make no record without an address"
+    )]
+    pub(crate) fn primary(&self) -> IpAddr {
+        *self.ips.first().expect("a record has an address")
+    }
+}
+
 /// The allocations of the node's podCIDRs. In dual stack a pod has the same offset in both ranges, so one file covers
 /// both.
 #[derive(Debug)]
@@ -98,7 +109,8 @@ impl Ipam {
         if let Some(record) = self.records.get(&attachment.sandbox_id) {
             return Ok(record.clone());
         }
-        let primary = *self.ranges.first().expect("the configuration names a range");
+        let no_range = || Error::Configuration("there is no range of pod addresses".to_owned());
+        let primary = *self.ranges.first().ok_or_else(no_range)?;
         let size = primary.size().min(MAX_ADDRESSES);
         // The last address of an IPv4 range is the broadcast address.
         let end = if primary.ip.is_ipv4() { size - 1 } else { size };
@@ -124,15 +136,15 @@ impl Ipam {
 
     /// Releases the allocation of a sandbox and returns it.
     pub(crate) fn release(&mut self, id: &str) -> Result<Option<Allocation>> {
-        let Some(record) = self.records.get(id) else { return Ok(None) };
-        let path = self.path(record);
+        let Some(record) = self.records.get(id).cloned() else { return Ok(None) };
+        let path = self.path(&record);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(io_error(path.display().to_string())(error));
             }
             _ => {}
         }
-        let record = self.records.remove(id).expect("found above");
+        self.records.remove(id);
         for ip in &record.ips {
             self.used.remove(ip);
         }
@@ -155,13 +167,13 @@ impl Ipam {
     /// Not synced: after a power failure no pod has the address any more.
     fn write(&self, record: &Allocation) -> Result<()> {
         let path = self.path(record);
-        let bytes = serde_json::to_vec(record).expect("strings, numbers and addresses");
         let say = path.display().to_string();
+        let bytes = serde_json::to_vec(record).map_err(|error| io_error(&say)(error.into()))?;
         durable_record::write(&path, &bytes, Durability::None).map_err(io_error(&say))
     }
 
     fn path(&self, record: &Allocation) -> PathBuf {
-        self.directory.join(record.ips.first().expect("a record has an address").to_string())
+        self.directory.join(record.primary().to_string())
     }
 }
 

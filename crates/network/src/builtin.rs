@@ -277,7 +277,7 @@ impl Inner {
         let current = state.tables.take();
         let mut batch = Batch::new();
         for (at, table) in wanted.iter().enumerate() {
-            batch.append(diff(current.as_ref().map(|tables| &tables[at]), table));
+            batch.append(diff(current.as_ref().and_then(|tables| tables.get(at)), table));
         }
         batch.commit()?;
         state.tables = Some(wanted);

@@ -11,7 +11,7 @@ pub use configuration::NetworkConfigList;
 
 use crate::interface::POD_INTERFACE;
 use crate::{AddResult, Attachment, Cni, Error, Result};
-use configuration::CniVersion;
+use configuration::{CniVersion, has_capability};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use invocation::{Command, Invocation};
@@ -134,8 +134,11 @@ impl CniExec {
         for plugin in &list.plugins {
             let nobody = Attachment::default();
             let mut input = list.plugin_config(plugin, &(&nobody).into(), None);
-            input["cni.dev/valid-attachments"] = Value::Array(valid.clone());
-            input["cni.dev/attachments"] = Value::Array(valid.clone());
+            if let Some(input) = input.as_object_mut() {
+                for name in ["cni.dev/valid-attachments", "cni.dev/attachments"] {
+                    input.insert(name.to_owned(), Value::Array(valid.clone()));
+                }
+            }
             let request = self.request(Command::Gc, &nobody, &input);
             invocation::run(&list.plugin_path(plugin, &self.config.bin_dirs)?, &request).await?;
         }
@@ -207,9 +210,8 @@ async fn bring_up_loopback(attachment: &Attachment) -> Result<()> {
 /// Logs a warning for settings that no plugin supports. It is no error, because some networks implement host ports by
 /// other means.
 fn warn_missing_capabilities(list: &NetworkConfigList, attachment: &Attachment) {
-    let heard = |capability: &str| {
-        list.plugins.iter().any(|p| p["capabilities"][capability].as_bool() == Some(true))
-    };
+    let heard =
+        |capability: &str| list.plugins.iter().any(|plugin| has_capability(plugin, capability));
     for (wished, capability) in [
         (!attachment.port_mappings.is_empty(), "portMappings"),
         (attachment.bandwidth.is_some(), "bandwidth"),

@@ -32,7 +32,7 @@ impl VethConfig {
     pub(crate) fn connect(&self, record: &Allocation, pod: &NetworkNamespace) -> Result<()> {
         let mut socket = Socket::open(NetlinkFamily::Route)?;
         let name = self.host_interface_name(record);
-        let (peer_mac, mac) = macs(primary(record));
+        let (peer_mac, mac) = macs(record.primary());
         let veth = Veth {
             name: &name,
             mac,
@@ -89,7 +89,7 @@ impl VethConfig {
     }
 
     pub(crate) fn host_interface_name(&self, record: &Allocation) -> String {
-        self.names.interface(primary(record))
+        self.names.interface(record.primary())
     }
 
     fn configure_host_end(
@@ -191,8 +191,4 @@ pub(crate) fn sysctl(name: &str, value: &str) -> Result<()> {
         return Ok(());
     }
     fs::write(&path, value).map_err(io_error(path))
-}
-
-fn primary(record: &Allocation) -> IpAddr {
-    *record.ips.first().expect("a record has an address")
 }

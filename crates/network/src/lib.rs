@@ -1,6 +1,8 @@
 //! The pod network behind the `Cni` trait: the built-in one (`BuiltinNetwork`: routed veth pairs, IPAM on disk,
 //! nftables) or CNI plugins (`CniExec`).
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod addresses;
 mod attachment;
 mod builtin;

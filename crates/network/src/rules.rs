@@ -122,6 +122,7 @@ fn add_port_elements(table: &mut Table, family: Family, record: &Allocation) {
     }
 }
 
+#[expect(clippy::expect_used, reason = "`table` declares the sets that are named here")]
 fn set<'a>(table: &'a mut Table, name: &str) -> &'a mut sys::nft::Set {
     table.sets.get_mut(name).expect("declared with the table")
 }

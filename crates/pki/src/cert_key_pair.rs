@@ -17,7 +17,8 @@ pub struct CertKeyPair {
 
 impl CertKeyPair {
     pub(crate) fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKey) -> Result<Self, Error> {
-        let certified = PublicKey::of_certificate(&chain[0])?;
+        let leaf = chain.first().ok_or_else(|| Error::malformed("certificate", "there is none"))?;
+        let certified = PublicKey::of_certificate(leaf)?;
         if certified != *key.public() {
             return Err(Error::Mismatch("pair".into()));
         }
@@ -69,7 +70,10 @@ impl CertKeyPair {
     }
 
     pub fn identity(&self) -> Result<CertificateIdentity, Error> {
-        CertificateIdentity::of(&self.chain[0])
+        let leaf = self.chain.first();
+        CertificateIdentity::of(
+            leaf.ok_or_else(|| Error::malformed("certificate", "there is none"))?,
+        )
     }
 
     /// A kubeconfig for the user that this certificate identifies, in JSON (which is also YAML).
@@ -94,7 +98,7 @@ impl CertKeyPair {
             }}],
             "contexts": [{ "name": "tiphys", "context": { "cluster": "tiphys", "user": user }}],
         });
-        Ok(serde_json::to_string_pretty(&config).expect("plain data") + "\n")
+        Ok(format!("{config:#}\n"))
     }
 
     fn satisfies(&self, leaf: &CertificateSpec, now: i64) -> Result<bool, Error> {

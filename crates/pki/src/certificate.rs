@@ -149,5 +149,5 @@ fn extensions(content: &TbsCertificate<'_>, by: &PrivateKey) -> Vec<Vec<u8>> {
 
 /// The key identifier (RFC 7093, method 1).
 fn key_id(key: &[u8]) -> Vec<u8> {
-    digest::digest(&digest::SHA256, key).as_ref()[..20].to_vec()
+    digest::digest(&digest::SHA256, key).as_ref().iter().take(20).copied().collect()
 }

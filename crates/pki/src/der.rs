@@ -1,6 +1,6 @@
 //! A minimal DER encoder for certificates, CSRs and keys.
 
-use jiff::Timestamp;
+use jiff::{Timestamp, tz::TimeZone};
 
 pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const SET: u8 = 0x31;
@@ -31,9 +31,9 @@ pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
         out.push(short);
     } else {
         let bytes = length.to_be_bytes();
-        let bytes = &bytes[bytes.iter().take_while(|b| **b == 0).count()..];
-        out.push(0x80 | u8::try_from(bytes.len()).expect("a length has at most 8 bytes"));
-        out.extend_from_slice(bytes);
+        let bytes: Vec<u8> = without_leading_zeros(&bytes).collect();
+        out.push(0x80 | bytes.len().to_le_bytes()[0]); // at most 8
+        out.extend(bytes);
     }
     out.extend_from_slice(content);
     out
@@ -47,10 +47,13 @@ pub(crate) fn sequence(parts: &[Vec<u8>]) -> Vec<u8> {
     group(SEQUENCE, parts)
 }
 
+fn without_leading_zeros(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    bytes.iter().copied().skip_while(|byte| *byte == 0)
+}
+
 /// A non-negative integer, given as big-endian bytes.
 pub(crate) fn integer(bytes: &[u8]) -> Vec<u8> {
-    let zeros = bytes.iter().take_while(|b| **b == 0).count();
-    let mut content = bytes[zeros..].to_vec();
+    let mut content: Vec<u8> = without_leading_zeros(bytes).collect();
     if content.first().is_none_or(|first| first & 0x80 != 0) {
         content.insert(0, 0);
     }
@@ -84,7 +87,7 @@ pub(crate) fn oid(arcs: &[u64]) -> Vec<u8> {
     for arc in std::iter::once(&(first * 40 + second)).chain(rest) {
         let groups = (64 - arc.leading_zeros()).div_ceil(7).max(1);
         for at in (0..groups).rev() {
-            let seven = u8::try_from(arc >> (7 * at) & 0x7f).expect("seven bits");
+            let seven = (arc >> (7 * at)).to_le_bytes()[0] & 0x7f;
             content.push(if at == 0 { seven } else { seven | 0x80 });
         }
     }
@@ -94,11 +97,10 @@ pub(crate) fn oid(arcs: &[u64]) -> Vec<u8> {
 /// A time in seconds since 1970, in the format that RFC 5280 requires.
 pub(crate) fn time(seconds: i64) -> Vec<u8> {
     let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
-    let text = moment.strftime("%Y%m%d%H%M%SZ").to_string();
-    if (1950..2050).contains(&text[..4].parse().unwrap_or(9999)) {
-        tagged(UTC_TIME, &text.as_bytes()[2..])
+    if (1950..2050).contains(&moment.to_zoned(TimeZone::UTC).year()) {
+        tagged(UTC_TIME, moment.strftime("%y%m%d%H%M%SZ").to_string().as_bytes())
     } else {
-        tagged(GENERALIZED_TIME, text.as_bytes())
+        tagged(GENERALIZED_TIME, moment.strftime("%Y%m%d%H%M%SZ").to_string().as_bytes())
     }
 }
 

@@ -30,26 +30,26 @@ pub fn openid_configuration(issuer: &str, keys_at: &str, keys: &[PublicKey]) -> 
 fn key(key: &PublicKey) -> Value {
     let text = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
     let algorithm = key.algorithm();
-    let mut out = json!({ "use": "sig", "kid": key.id(), "alg": algorithm.name() });
+    let (id, name) = (key.id(), algorithm.name());
     match algorithm {
         Algorithm::Es256 | Algorithm::Es384 => {
-            let point = &key.raw()[1..]; // an uncompressed point: 4, x, y
+            let point = key.raw().get(1..).unwrap_or_default(); // an uncompressed point: 4, x, y
             let (x, y) = point.split_at(point.len() / 2);
-            out["kty"] = "EC".into();
-            out["crv"] = if algorithm == Algorithm::Es256 { "P-256" } else { "P-384" }.into();
-            (out["x"], out["y"]) = (text(x).into(), text(y).into());
+            let curve = if algorithm == Algorithm::Es256 { "P-256" } else { "P-384" };
+            json!({ "use": "sig", "kid": id, "alg": name, "kty": "EC", "crv": curve, "x": text(x), "y": text(y) })
         }
         Algorithm::Rs256 => {
-            out["kty"] = "RSA".into();
-            if let Ok((_, pair)) = RSAPublicKey::from_der(key.raw()) {
-                let number =
-                    |bytes: &[u8]| text(&bytes[bytes.iter().take_while(|b| **b == 0).count()..]);
-                out["n"] = number(pair.modulus).into();
-                out["e"] = number(pair.exponent).into();
-            }
+            let Ok((_, pair)) = RSAPublicKey::from_der(key.raw()) else {
+                return json!({ "use": "sig", "kid": id, "alg": name, "kty": "RSA" });
+            };
+            let number = |bytes: &[u8]| {
+                let bytes = bytes.iter().copied().skip_while(|byte| *byte == 0);
+                text(&bytes.collect::<Vec<u8>>())
+            };
+            let (n, e) = (number(pair.modulus), number(pair.exponent));
+            json!({ "use": "sig", "kid": id, "alg": name, "kty": "RSA", "n": n, "e": e })
         }
     }
-    out
 }
 
 #[cfg(test)]

@@ -65,9 +65,9 @@ impl<'a> UnverifiedJws<'a> {
         if token.len() > LARGEST {
             return None;
         }
-        let mut parts = token.split('.');
-        let (header, body, signature) = (parts.next()?, parts.next()?, parts.next()?);
-        if parts.next().is_some() {
+        let (message, signature) = token.rsplit_once('.')?;
+        let (header, body) = message.split_once('.')?;
+        if body.contains('.') {
             return None;
         }
         let bytes = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).ok();
@@ -76,7 +76,7 @@ impl<'a> UnverifiedJws<'a> {
             algorithm: alg,
             key: kid,
             payload: bytes(body)?,
-            message: &token[..header.len() + 1 + body.len()],
+            message,
             signature: bytes(signature)?,
         })
     }

@@ -4,6 +4,8 @@
 //! Certificates are encoded by this crate (`der`, `certificate`), because the available crates support only one
 //! organization per subject, and a user's groups are organizations.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod authority;
 mod cert_key_pair;
 mod certificate;

@@ -59,8 +59,8 @@ fn p521_verified(point: &[u8], bits: u16, message: &[u8], signature: &[u8]) -> b
     };
     let hash = digest(how, message);
     // The library rejects short hashes: pads to the full length.
-    let mut whole = [0; P521];
-    whole[P521 - hash.as_ref().len()..].copy_from_slice(hash.as_ref());
+    let hash = hash.as_ref();
+    let whole = [&vec![0; P521.saturating_sub(hash.len())][..], hash].concat();
     let (key, by) = (VerifyingKey::from_sec1_bytes(point), Signature::from_der(signature));
     matches!((key, by), (Ok(key), Ok(by)) if key.verify_prehash(&whole, &by).is_ok())
 }

@@ -36,11 +36,13 @@ fn is_encoded(encoded: &[u8], spare: usize, message: &[u8]) -> bool {
     }
     let mut block: Vec<u8> =
         masked.iter().zip(mask(hash, masked.len())).map(|(byte, mask)| byte ^ mask).collect();
-    block[0] &= used;
+    if let Some(first) = block.first_mut() {
+        *first &= used;
+    }
     let Some(one) = block.iter().position(|byte| *byte != 0) else { return false };
-    let salt = &block[one + 1..];
+    let Some((1, salt)) = block.get(one..).and_then(<[u8]>::split_first) else { return false };
     let inner = [&[0; 8][..], digest(&SHA256, message).as_ref(), salt].concat();
-    block[one] == 1 && digest(&SHA256, &inner).as_ref() == hash
+    digest(&SHA256, &inner).as_ref() == hash
 }
 
 /// The mask generation function MGF1.

@@ -86,7 +86,7 @@ impl TokenSigner {
     pub fn sign(&self, claims: ServiceAccountClaims) -> Result<String, Error> {
         let public = self.key.public();
         let header = Header { alg: public.algorithm().name().into(), kid: public.id().into() };
-        let message = format!("{}.{}", part(&header), claims.payload(&self.issuer)?);
+        let message = format!("{}.{}", part(&header)?, claims.payload(&self.issuer)?);
         let signature = self.key.sign_jose(message.as_bytes())?;
         Ok(format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
     }
@@ -101,7 +101,7 @@ impl ServiceAccountClaims {
         if self.id.is_empty() && !self.is_legacy() {
             self.id = uuid()?;
         }
-        Ok(part(&self))
+        part(&self)
     }
 }
 
@@ -127,9 +127,10 @@ impl TokenVerifier {
         if token.len() > LARGEST {
             return Err(TokenError::NotOurToken);
         }
-        let mut parts = token.split('.');
-        let (Some(header), Some(body), Some(signature), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
+        let Some((message, signature)) = token.rsplit_once('.') else {
+            return Err(TokenError::NotOurToken);
+        };
+        let Some((header, body)) = message.split_once('.').filter(|(_, body)| !body.contains('.'))
         else {
             return Err(TokenError::NotOurToken);
         };
@@ -139,7 +140,6 @@ impl TokenVerifier {
         }
         let header: Header =
             read(header).ok_or(TokenError::Invalid("the header is not readable"))?;
-        let message = &token[..header_and_body(token)];
         let signature = BASE64_URL_SAFE_NO_PAD
             .decode(signature)
             .map_err(|_| TokenError::Invalid("the signature is not readable"))?;
@@ -190,12 +190,9 @@ fn validate_claims(claims: &ServiceAccountClaims, now: i64) -> Result<(), TokenE
     Ok(())
 }
 
-fn header_and_body(token: &str) -> usize {
-    token.rfind('.').unwrap_or_default()
-}
-
-fn part(value: &impl Serialize) -> String {
-    BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(value).expect("claims are plain data"))
+fn part(value: &impl Serialize) -> Result<String, Error> {
+    let json = serde_json::to_vec(value).map_err(|error| Error::malformed("token", error))?;
+    Ok(BASE64_URL_SAFE_NO_PAD.encode(json))
 }
 
 fn read<T: for<'a> Deserialize<'a>>(part: &str) -> Option<T> {
@@ -264,10 +261,10 @@ mod tests {
         let mut claims = bound();
         claims.issuer = ISSUER.into();
         claims.subject = "system:serviceaccount:kube-system:admin".into();
-        let forged = format!("{header}.{}.{signature}", part(&claims));
+        let forged = format!("{header}.{}.{signature}", part(&claims).unwrap());
         assert_eq!(verifier.verify(&forged, &[], NOW), Err(TokenError::UnknownKey));
-        let none = part(&Header { alg: "none".into(), kid: String::new() });
-        let unsigned = format!("{none}.{}.", part(&claims));
+        let none = part(&Header { alg: "none".into(), kid: String::new() }).unwrap();
+        let unsigned = format!("{none}.{}.", part(&claims).unwrap());
         assert_eq!(verifier.verify(&unsigned, &[], NOW), Err(TokenError::UnknownKey));
         let stranger = TokenSigner::new(PrivateKey::generate().unwrap(), "https://elsewhere");
         let token = stranger.sign(bound()).unwrap();

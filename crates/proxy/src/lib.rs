@@ -3,6 +3,8 @@
 //! difference in one nftables transaction. The layout and the table name are those of upstream's
 //! kube-proxy. `start` connects it to the API.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod base_table;
 mod conntrack;
 mod endpoints;

@@ -31,17 +31,15 @@ fn plain(service: &ServiceName, protocol: Protocol, port: &str) -> String {
 fn hashed(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 9);
     let hash = digest(&SHA256, name.as_bytes());
-    let mut bits = [0; 8];
-    bits[3..].copy_from_slice(&hash.as_ref()[..5]);
-    let bits = u64::from_be_bytes(bits);
+    let bits = hash.as_ref().iter().take(5).fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
     for at in (0..8).rev() {
-        let five = usize::try_from(bits >> (at * 5) & 31).expect("five bits");
-        text.push(char::from(ALPHABET[five]));
+        let five = usize::from((bits >> (at * 5)).to_le_bytes()[0] & 31);
+        text.extend(ALPHABET.get(five).copied().map(char::from));
     }
     text.push('-');
     text.push_str(name);
     if text.len() > MAX_NAME_LENGTH {
-        text.truncate(MAX_NAME_LENGTH - 3);
+        text.truncate(text.floor_char_boundary(MAX_NAME_LENGTH - 3));
         text.push_str("...");
     }
     text

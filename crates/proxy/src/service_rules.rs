@@ -61,17 +61,17 @@ pub(crate) fn stable_order(
         while slots.get(gap).is_some_and(Option::is_some) {
             gap += 1;
         }
-        if gap == slots.len() {
-            slots.push(None);
+        match slots.get_mut(gap) {
+            Some(slot) => *slot = Some(*newcomer),
+            None => slots.push(Some(*newcomer)),
         }
-        slots[gap] = Some(*newcomer);
     }
     let mut gap = 0;
-    while gap < slots.len() {
-        if slots[gap].is_some() {
+    while let Some(slot) = slots.get(gap) {
+        if slot.is_some() {
             gap += 1;
-        } else if let Some(last) = slots.pop().filter(|_| gap < slots.len()) {
-            slots[gap] = last;
+        } else {
+            slots.swap_remove(gap); // the last one moves into the gap
         }
     }
     slots.into_iter().flatten().collect()
@@ -369,7 +369,7 @@ fn insert_reject_or_drop(part: &mut ServiceRules, set: &'static str, key: Key, e
 }
 
 fn count(order: &[(IpAddr, u16)]) -> u32 {
-    u32::try_from(order.len()).expect("endpoints are counted in thousands")
+    u32::try_from(order.len()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

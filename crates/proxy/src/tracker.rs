@@ -112,6 +112,7 @@ impl TableTracker {
     }
 }
 
+#[expect(clippy::expect_used, reason = "every fragment has the shared sets")]
 fn insert_element(table: &mut Table, set: &str, key: &Key, data: Option<&Option<Data>>) {
     if let Some(data) = data {
         let set = table.sets.get_mut(set).expect("every fragment has the shared sets");

@@ -78,7 +78,7 @@ impl Pending {
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut drained = Ok(());
         while self.sent < self.gathered.len() && drained.is_ok() {
-            let rest = &self.gathered[self.sent..];
+            let rest = self.gathered.get(self.sent..).unwrap_or_default();
             match ready!(Pin::new(&mut self.write).poll_write(cx, rest)) {
                 Ok(0) => drained = Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => self.sent += n,

@@ -371,15 +371,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 fn digits(byte: u8) -> [char; 2] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    [byte >> 4, byte & 15].map(|n| char::from(DIGITS[usize::from(n)]))
+    [byte >> 4, byte & 15].map(|n| char::from_digit(n.into(), 16).unwrap_or_default())
 }
 
 /// The beginning of a body for an error message: as text if it looks like JSON, else in
 /// hexadecimal.
 fn summary(body: &[u8]) -> String {
     const SHOWN: usize = 30;
-    let (first, more) = (&body[..body.len().min(SHOWN)], body.len() > SHOWN);
+    let (first, more) = (body.get(..SHOWN).unwrap_or(body), body.len() > SHOWN);
     let text = match first.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => String::from_utf8_lossy(first).into_owned(),

@@ -48,7 +48,7 @@ pub(crate) fn answer(
         _ => return None,
     };
     // The list of groups and a single group answer any method.
-    let routed = parts[0] == "api" || parts.len() == 3;
+    let routed = parts.first() == Some(&"api") || parts.len() == 3;
     if routed && request.head.method != Method::GET {
         return Some(Err(no_method()));
     } else if aggregated && parts.len() == 1 {
@@ -89,13 +89,10 @@ fn by_group(kinds: &[ServedResource]) -> Vec<(&'static str, Vec<&'static str>)> 
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for served in kinds {
         let names = &served.definition.names;
-        let at = groups.iter().position(|(group, _)| *group == names.group);
-        let at = at.unwrap_or_else(|| {
-            groups.push((names.group, Vec::new()));
-            groups.len() - 1
-        });
-        if !groups[at].1.contains(&names.version) {
-            groups[at].1.push(names.version);
+        match groups.iter_mut().find(|(group, _)| *group == names.group) {
+            Some((_, versions)) if versions.contains(&names.version) => {}
+            Some((_, versions)) => versions.push(names.version),
+            None => groups.push((names.group, vec![names.version])),
         }
     }
     groups
@@ -218,7 +215,7 @@ fn hash(served: &ServedResource) -> String {
     let (group, version) = storage_group_version(&served.definition);
     let text = format!("{group}/{version}/{kind}");
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    STANDARD.encode(&digest.as_ref()[..8])
+    STANDARD.encode(digest.as_ref().get(..8).unwrap_or_default())
 }
 
 /// The aggregated document: all groups that `is` accepts, with their versions and resources.

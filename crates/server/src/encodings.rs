@@ -156,7 +156,7 @@ impl EncodingCache {
             let key = Key::of(served, format, version.revision, version);
             shelves.find(&key).map(&mut *take).is_none()
         });
-        &versions[missing.unwrap_or(versions.len())..]
+        missing.and_then(|missing| versions.get(missing..)).unwrap_or_default()
     }
 
     /// Drops the bytes that were not read since the last but one call, and those of objects that no

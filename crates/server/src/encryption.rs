@@ -81,7 +81,8 @@ impl EncryptionTransformer {
     fn chain(&self, key: &str) -> Option<Arc<ProviderChain>> {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let path = key.strip_prefix("/registry/").unwrap_or(key);
-        let known = path.rmatch_indices('/').find_map(|(at, _)| rules.by_prefix.get(&path[..at]));
+        let mut above = path.rmatch_indices('/').filter_map(|(at, _)| path.get(..at));
+        let known = above.find_map(|prefix| rules.by_prefix.get(prefix));
         if let Some(chain) = known {
             return Some(chain.clone());
         }

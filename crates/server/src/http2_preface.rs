@@ -23,13 +23,13 @@ pub(crate) struct Prefaced<S> {
 impl<S: AsyncRead + Unpin> Prefaced<S> {
     /// Reads the preface; fails at the first byte that differs.
     pub(crate) async fn accept(mut inner: S) -> io::Result<Self> {
-        let (mut read, mut come) = ([0; PREFACE.len()], 0);
-        while come < PREFACE.len() {
-            let more = inner.read(&mut read[come..]).await?;
-            if more == 0 || read[..come + more] != PREFACE[..come + more] {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            come += more;
+        let (mut buffer, mut expected) = ([0; PREFACE.len()], &PREFACE[..]);
+        while !expected.is_empty() {
+            let (room, _) = buffer.split_at_mut(expected.len());
+            let count = inner.read(room).await?;
+            let read = room.get(..count).filter(|read| !read.is_empty());
+            let rest = read.and_then(|read| expected.strip_prefix(read));
+            expected = rest.ok_or(io::ErrorKind::InvalidData)?;
         }
         Ok(Self { inner, left: PREFACE })
     }

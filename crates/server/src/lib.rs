@@ -6,6 +6,8 @@
 //!                                             └──► handlers: subresources that are not objects
 //! ```
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod admit;
 mod aggregator;
 mod allocator;

@@ -79,7 +79,7 @@ impl ListBody {
             self.over = true;
             return;
         }
-        let batch = &self.items.as_slice()[..count];
+        let (batch, _) = self.items.as_slice().split_at(count);
         self.encodings.encode_all(served, *format, batch, |bytes| {
             if *format == Encoding::Protobuf {
                 protobuf::encode_item_header(bytes.len(), out);

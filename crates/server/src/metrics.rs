@@ -145,7 +145,7 @@ impl Default for Metrics {
             allowed: decisions(),
             denied: decisions(),
             filters: FILTERS.map(|_| Histogram::new(IN_FILTERS)),
-            validations: VALIDATIONS.map(|_| Histogram::new(&SECONDS[2..])),
+            validations: VALIDATIONS.map(|_| Histogram::new(SECONDS.get(2..).unwrap_or_default())),
             slis: slis::Slis::default(),
             callers: Mutex::default(),
             deprecated: Mutex::default(),
@@ -172,7 +172,8 @@ impl Metrics {
     /// Records the latency of a filter.
     pub(crate) fn observe_filter(&self, filter: &str, took: Duration) {
         let own = FILTERS.iter().position(|own| *own == filter);
-        own.into_iter().for_each(|at| self.filters[at].observe(took.as_secs_f64()));
+        let own = own.and_then(|at| self.filters.get(at));
+        own.into_iter().for_each(|own| own.observe(took.as_secs_f64()));
     }
 
     /// Records a write: the size of its body if it is known, and its duration by `fieldValidation`.
@@ -189,7 +190,8 @@ impl Metrics {
         }
         if verb != "delete" {
             let own = VALIDATIONS.iter().position(|own| *own == check).unwrap_or_default();
-            self.validations[own].observe(took.as_secs_f64());
+            let own = self.validations.get(own);
+            own.into_iter().for_each(|own| own.observe(took.as_secs_f64()));
         }
     }
 

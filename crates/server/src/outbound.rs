@@ -71,15 +71,17 @@ impl WebhookClient {
         body: Vec<u8>,
         within: Duration,
     ) -> Result<Response<Bytes>, String> {
-        let name = if method == Method::GET { "HTTP GET" } else { "HTTP POST" };
-        let about =
-            || vec![("http.request.method", name[5..].into()), ("url.full", self.url().into())];
+        let (name, verb) = match method == Method::GET {
+            true => ("HTTP GET", "GET"),
+            false => ("HTTP POST", "POST"),
+        };
+        let about = || vec![("http.request.method", verb.into()), ("url.full", self.url().into())];
         let (began, size) = (Instant::now(), body.len());
         let exchanged = trace::span(name, about, self.exchange(method, body));
         let done = panics::contain("webhook", timeout(within, exchanged)).await;
         let done = done.unwrap_or_else(|panicked| Ok(Err(panicked.to_string())));
         let done = done.unwrap_or_else(|_| Err("context deadline exceeded".to_owned()));
-        let asked = RequestLabels { host: self.host(), method: &name[5..], size };
+        let asked = RequestLabels { host: self.host(), method: verb, size };
         self.pool.tally().count(asked, &done, began.elapsed());
         done
     }

@@ -78,7 +78,7 @@ impl RequestInfo {
         };
         let parts = match parts {
             [NAMESPACES, namespace, rest @ ..]
-                if !rest.is_empty() && !matches!(rest[0], "status" | "finalize") =>
+                if !matches!(rest, [] | ["status" | "finalize", ..]) =>
             {
                 self.namespace = (*namespace).into();
                 rest

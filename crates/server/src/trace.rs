@@ -331,8 +331,11 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
         return None;
     }
     let mut out = [0; N];
-    for (at, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    let mut rest = text;
+    for byte in &mut out {
+        let (two, after) = rest.split_at_checked(2)?;
+        *byte = u8::from_str_radix(two, 16).ok()?;
+        rest = after;
     }
     Some(out)
 }

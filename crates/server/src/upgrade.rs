@@ -169,7 +169,7 @@ async fn copy_slowly(
         if read == 0 {
             return to.shutdown().await;
         }
-        to.write_all(&piece[..read]).await?;
+        to.write_all(piece.get(..read).unwrap_or_default()).await?;
         to.flush().await?;
         let nanos = 1_000_000_000 * u64::try_from(read).unwrap_or(u64::MAX >> 30) / limit;
         tokio::time::sleep(Duration::from_nanos(nanos)).await;

@@ -4,6 +4,8 @@
 //! to, all operations go through descriptors opened without following symlinks, so a container cannot redirect them out
 //! of its volume.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 mod empty;
 mod files;
 mod host;

@@ -51,13 +51,11 @@ fn unescape(path: &[u8]) -> Vec<u8> {
                 n.checked_mul(8)?.checked_add(digit)
             })
         };
-        if let (b'\\', Some(byte)) = (first, tail.get(..3).and_then(octal)) {
-            out.push(byte);
-            rest = &tail[3..];
-        } else {
-            out.push(*first);
-            rest = tail;
-        }
+        let escape = tail.split_at_checked(3).filter(|_| *first == b'\\');
+        let escape = escape.and_then(|(digits, after)| Some((octal(digits)?, after)));
+        let (byte, after) = escape.unwrap_or((*first, tail));
+        out.push(byte);
+        rest = after;
     }
     out
 }

@@ -1,6 +1,8 @@
 //! Rewriting of links in pages behind a proxy: links from the root of the target are made to lead
 //! back through the proxy.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{
     io::{self, Write as _},
     pin::Pin,
@@ -150,8 +152,9 @@ impl HtmlRewriter {
         while !bytes.is_empty() {
             if self.kept.is_empty() {
                 let text = bytes.iter().position(|byte| *byte == b'<').unwrap_or(bytes.len());
-                out.extend_from_slice(&bytes[..text]);
-                bytes = &bytes[text..];
+                let (text, tag) = bytes.split_at(text);
+                out.extend_from_slice(text);
+                bytes = tag;
                 self.scan = TagScan::default();
             }
             let end = self.scan.end(bytes);
@@ -170,7 +173,7 @@ impl HtmlRewriter {
     /// Writes a tag, from `<` to `>`, with its links rewritten.
     fn tag(&mut self, tag: &[u8], out: &mut Vec<u8>) {
         let start = tag.iter().position(|byte| *byte != b'<').unwrap_or(tag.len());
-        let inner = &tag[start..];
+        let (_, inner) = tag.split_at(start);
         if let Some(raw) = self.raw {
             let ends = |inner: &[u8]| name_of(inner).eq_ignore_ascii_case(raw.as_bytes());
             if inner.strip_prefix(b"/").is_some_and(ends) {
@@ -189,28 +192,28 @@ impl HtmlRewriter {
 
     fn linked(&self, tag: &[u8], links: &[&str], out: &mut Vec<u8>) {
         let mut rest = tag;
-        while let Some(at) = rest.iter().position(|byte| *byte == b'=') {
-            let before = rest[..at].trim_ascii_end();
+        while let Some((before, [_, behind @ ..])) =
+            rest.iter().position(|byte| *byte == b'=').and_then(|at| rest.split_at_checked(at))
+        {
             let separates = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'/';
-            let start = before.iter().rposition(separates).map_or(0, |at| at + 1);
-            let name = &before[start..];
-            let value = rest[at + 1..].trim_ascii_start();
+            let name = before.trim_ascii_end().rsplit(separates).next().unwrap_or_default();
+            let value = behind.trim_ascii_start();
             let quote = value.first().copied().filter(|byte| matches!(byte, b'"' | b'\''));
             let begin = rest.len() - value.len() + usize::from(quote.is_some());
             let ends = |byte: &u8| match quote {
                 Some(quote) => *byte == quote,
                 None => byte.is_ascii_whitespace() || *byte == b'>',
             };
-            let value = &rest[begin..];
-            let value = &value[..value.iter().position(ends).unwrap_or(value.len())];
-            out.extend_from_slice(&rest[..begin]);
+            let (start, value) = rest.split_at(begin);
+            let (value, after) = value.split_at(value.iter().position(ends).unwrap_or(value.len()));
+            out.extend_from_slice(start);
             let known = links.iter().any(|link| name.eq_ignore_ascii_case(link.as_bytes()));
             let link = str::from_utf8(value).ok().filter(|_| known);
             match link.and_then(|link| self.way.link(link.trim())) {
                 Some(changed) => out.extend_from_slice(changed.as_bytes()),
                 None => out.extend_from_slice(value),
             }
-            rest = &rest[begin + value.len()..];
+            rest = after;
             if let (Some(_), [quote, behind @ ..]) = (quote, rest) {
                 out.push(*quote);
                 rest = behind;
@@ -223,7 +226,7 @@ impl HtmlRewriter {
 /// The tag name: the letters and digits that it begins with.
 fn name_of(tag: &[u8]) -> &[u8] {
     let end = tag.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(tag.len());
-    &tag[..end]
+    tag.split_at(end).0
 }
 
 /// Searches for the `>` that ends a tag, ignoring those in quotes.

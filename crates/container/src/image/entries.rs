@@ -1,6 +1,8 @@
 //! Tar reader. Long names and PAX records are kept in memory, so their size is limited here: the size fields of an
 //! untrusted archive cannot be relied on.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{
     ffi::OsString,
     io::{self, Read},
@@ -115,8 +117,8 @@ impl<R: Read> TarReader<R> {
         let mut header = Header::new_old();
         let bytes = header.as_mut_bytes();
         let mut length = 0;
-        while length < bytes.len() {
-            match self.reader.read(&mut bytes[length..]) {
+        while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
+            match self.reader.read(rest) {
                 Ok(0) if length == 0 => return Ok(None),
                 Ok(0) => return Err(Error::malformed("archive ends within a header")),
                 Ok(count) => length += count,
@@ -127,9 +129,9 @@ impl<R: Read> TarReader<R> {
         if bytes.iter().all(|&b| b == 0) {
             return Ok(None);
         }
-        let (before, rest) = bytes.split_at(148);
-        let sum: u32 = before.iter().chain(&rest[8..]).map(|&b| u32::from(b)).sum::<u32>()
-            + 8 * u32::from(b' ');
+        // The checksum is computed with spaces in its own field.
+        let others = bytes.iter().take(148).chain(bytes.iter().skip(156));
+        let sum = others.map(|&b| u32::from(b)).sum::<u32>() + 8 * u32::from(b' ');
         if header.cksum().ok() == Some(sum) {
             Ok(Some(header))
         } else {
@@ -153,7 +155,8 @@ impl<R: Read> Read for TarReader<R> {
         if want == 0 {
             return Ok(0);
         }
-        let count = self.reader.read(&mut buffer[..want])?;
+        let (buffer, _) = buffer.split_at_mut(want);
+        let count = self.reader.read(buffer)?;
         if count == 0 {
             return Err(Error::malformed("archive ends within an entry").into());
         }

@@ -1,5 +1,7 @@
 //! Container logs in the CRI format: time, stream, tag, text.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
@@ -84,10 +86,12 @@ fn entries(
     mut bytes: &[u8],
     out: &mut Vec<u8>,
 ) {
-    while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-        parts(stamp, stream, line, &bytes[..end], out);
+    while let Some((whole, [_, rest @ ..])) =
+        bytes.iter().position(|byte| *byte == b'\n').and_then(|end| bytes.split_at_checked(end))
+    {
+        parts(stamp, stream, line, whole, out);
         entry(stamp, stream, b'F', &std::mem::take(&mut line.begun), out);
-        bytes = &bytes[end + 1..];
+        bytes = rest;
     }
     parts(stamp, stream, line, bytes, out);
 }

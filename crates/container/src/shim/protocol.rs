@@ -3,6 +3,8 @@
 //! A frame is a length (4 bytes, little endian) and JSON. Descriptors are passed with a frame's first byte. Fields may
 //! be added; an older shim answers an unknown request with `Failed`.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{
     io::{self, Read, Write},
     os::{
@@ -124,24 +126,24 @@ pub(crate) fn send<T: Serialize>(
 ) -> io::Result<()> {
     let frame = frame(message)?;
     let sent = sys::descriptor::send_with_fds(socket.as_fd(), &frame, passed)?;
-    socket.write_all(&frame[sent..])
+    socket.write_all(frame.get(sent..).unwrap_or_default())
 }
 
 /// Encodes a message as a frame.
 pub(crate) fn frame<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
-    let length = frame.len() - 4;
-    if length > LONGEST {
+    let length = u32::try_from(frame.len() - 4).ok().filter(|length| *length as usize <= LONGEST);
+    let (Some(length), Some(head)) = (length, frame.first_chunk_mut::<4>()) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "message too long"));
-    }
-    frame[..4].copy_from_slice(&u32::try_from(length).expect("checked").to_le_bytes());
+    };
+    *head = length.to_le_bytes();
     Ok(frame)
 }
 
 /// The length of a frame's body, from its first 4 bytes.
 pub(crate) fn length(head: [u8; 4]) -> io::Result<usize> {
-    let length = usize::try_from(u32::from_le_bytes(head)).expect("fits");
+    let length = u32::from_le_bytes(head) as usize;
     if length > LONGEST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "message too long"));
     }
@@ -156,7 +158,7 @@ pub(crate) fn receive<T: DeserializeOwned>(
     let mut head = [0; 4];
     match sys::descriptor::receive_with_fds(socket.as_fd(), &mut head, passed)? {
         0 => return Ok(None),
-        got => socket.read_exact(&mut head[got..])?,
+        got => socket.read_exact(head.get_mut(got..).unwrap_or_default())?,
     }
     let mut body = vec![0; length(head)?];
     socket.read_exact(&mut body)?;

@@ -1,5 +1,7 @@
 //! Resolution of users and groups by the container's own /etc/passwd and /etc/group.
 
+#![deny(clippy::indexing_slicing, clippy::string_slice, clippy::unwrap_used, clippy::expect_used)]
+
 use std::{collections::HashSet, os::fd::AsFd, path::Path};
 
 use sys::container_file;
@@ -47,11 +49,11 @@ impl Accounts {
         let name = if name.is_empty() { "0" } else { name };
         let number = number(name)?;
         let known = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|entry| {
-            entry.len() >= 4
-                && (entry[0] == name || number.is_some() && entry[2].parse().ok() == number)
+            matches!(&**entry, [own, _, id, _, ..]
+                if *own == name || number.is_some() && id.parse().ok() == number)
         });
         let missing = || format!("unable to find user {name}: no matching entries in passwd file");
-        let field = |at: usize| known.as_ref().and_then(|entry| entry[at].parse().ok());
+        let field = |at: usize| known.as_ref().and_then(|entry| entry.get(at)?.parse().ok());
         let uid = number.or_else(|| field(2)).ok_or_else(missing)?;
         let gid = match (user.gid, of_group) {
             (Some(gid), _) => gid,
@@ -64,8 +66,9 @@ impl Accounts {
                 groups.push(gid);
             }
         };
-        if let Some(entry) = known.as_ref().filter(|_| !user.strict_groups) {
-            members(entry[0], group).for_each(&mut add);
+        let own = known.as_ref().and_then(|entry| entry.first());
+        if let Some(own) = own.filter(|_| !user.strict_groups) {
+            members(own, group).for_each(&mut add);
         }
         user.groups.iter().copied().for_each(&mut add);
         if let Some(id) = groups.iter().chain([&uid]).find(|id| i64::from(**id) > LAST_ID) {
@@ -101,7 +104,7 @@ fn members<'a>(name: &'a str, group: &'a str) -> impl Iterator<Item = u32> + 'a 
     group.lines().filter_map(move |line| {
         let entry: Vec<_> = line.split(':').collect();
         let listed = entry.get(3)?.split(',').any(|member| member.trim() == name);
-        if listed { entry[2].parse().ok() } else { None }
+        if listed { entry.get(2)?.parse().ok() } else { None }
     })
 }
 

@@ -49,7 +49,8 @@ impl Connection {
 
     fn start(io: impl AsyncRead + AsyncWrite + Send + 'static, first: u32) -> Self {
         let shared = Arc::new(Shared::new(first));
-        shared.outbox.push(Frame::Settings { window: Some(WINDOW) }).expect("the outbox is new");
+        // The outbox is new, so it is neither closed nor full.
+        let _ = shared.outbox.push(Frame::Settings { window: Some(WINDOW) });
         let (read, write) = tokio::io::split(io);
         let (sender, incoming) = mpsc::channel(WAITING_STREAMS);
         let mut tasks = JoinSet::new();

@@ -72,8 +72,10 @@ pub(super) async fn read(
         return Ok(None);
     }
     from.read_exact(&mut head[1..]).await?;
-    let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let (first, flags, length) = (word(0), head[4], word(4) & 0xff_ffff);
+    let [a, b, c, d, flags, length @ ..] = head;
+    let [high, middle, low] = length;
+    let (first, length) =
+        (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([0, high, middle, low]));
     let fin = flags & FIN != 0;
     if first >> 31 == 0 {
         return Ok(Some(Arrival::Data { id: first, fin, length }));
@@ -113,12 +115,10 @@ fn parse(kind: u32, fin: bool, body: &[u8], headers: &mut Decoder) -> io::Result
 
 fn initial_window(body: &[u8]) -> io::Result<Option<u32>> {
     let (count, entries) = body.split_first_chunk::<4>().ok_or_else(invalid)?;
-    let entries = entries.chunks_exact(8).take(u32::from_be_bytes(*count) as usize);
-    let values = entries.map(|entry| {
-        let word = |at: usize| {
-            u32::from_be_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
-        };
-        (word(0) & 0xff_ffff, word(4))
+    let (entries, _) = entries.as_chunks::<8>();
+    let entries = entries.iter().take(u32::from_be_bytes(*count) as usize);
+    let values = entries.map(|[_, high, middle, low, value @ ..]| {
+        (u32::from_be_bytes([0, *high, *middle, *low]), u32::from_be_bytes(*value))
     });
     Ok(values.filter(|(key, _)| *key == SETTING_INITIAL_WINDOW).map(|(_, value)| value).next_back())
 }
@@ -129,30 +129,30 @@ impl Frame {
         match self {
             Self::Open { id, fin, headers: list } => {
                 let block = headers.encode(list)?;
-                control(to, 1, *fin, &[&id.to_be_bytes(), &[0; 6], &block]);
+                control(to, 1, *fin, &[&id.to_be_bytes(), &[0; 6], &block])?;
             }
             Self::Reply { id, fin, headers: list } => {
                 let block = headers.encode(list)?;
-                control(to, 2, *fin, &[&id.to_be_bytes(), &block]);
+                control(to, 2, *fin, &[&id.to_be_bytes(), &block])?;
             }
             Self::Reset { id, status } => {
-                control(to, 3, false, &[&id.to_be_bytes(), &status.to_be_bytes()]);
+                control(to, 3, false, &[&id.to_be_bytes(), &status.to_be_bytes()])?;
             }
             Self::Settings { window } => {
                 let entry = window.map(|window| {
                     [SETTING_INITIAL_WINDOW.to_be_bytes(), window.to_be_bytes()].concat()
                 });
                 let count = u32::from(entry.is_some()).to_be_bytes();
-                control(to, 4, false, &[&count, &entry.unwrap_or_default()]);
+                control(to, 4, false, &[&count, &entry.unwrap_or_default()])?;
             }
-            Self::Ping(id) => control(to, 6, false, &[&id.to_be_bytes()]),
-            Self::GoAway { last } => control(to, 7, false, &[&last.to_be_bytes(), &[0; 4]]),
+            Self::Ping(id) => control(to, 6, false, &[&id.to_be_bytes()])?,
+            Self::GoAway { last } => control(to, 7, false, &[&last.to_be_bytes(), &[0; 4]])?,
             Self::Window { id, more } => {
-                control(to, 9, false, &[&id.to_be_bytes(), &more.to_be_bytes()]);
+                control(to, 9, false, &[&id.to_be_bytes(), &more.to_be_bytes()])?;
             }
             Self::Data { id, fin, bytes } => {
                 to.put_u32(*id);
-                put_length(to, *fin, bytes.len());
+                put_length(to, *fin, bytes.len())?;
                 to.put_slice(bytes);
             }
         }
@@ -160,20 +160,21 @@ impl Frame {
     }
 }
 
-fn control(to: &mut BytesMut, kind: u16, fin: bool, parts: &[&[u8]]) {
+fn control(to: &mut BytesMut, kind: u16, fin: bool, parts: &[&[u8]]) -> io::Result<()> {
     to.put_u16(0x8000 | VERSION);
     to.put_u16(kind);
-    put_length(to, fin, parts.iter().map(|part| part.len()).sum());
+    put_length(to, fin, parts.iter().map(|part| part.len()).sum())?;
     for part in parts {
         to.put_slice(part);
     }
+    Ok(())
 }
 
-fn put_length(to: &mut BytesMut, fin: bool, length: usize) {
+/// Writes the flags and the length of a frame. Fails if the frame is too large for 24 bits.
+fn put_length(to: &mut BytesMut, fin: bool, length: usize) -> io::Result<()> {
     let length = u32::try_from(length).ok().filter(|length| *length < 1 << 24);
-    to.put_u32(
-        u32::from(if fin { FIN } else { 0 }) << 24 | length.expect("we cut data into small frames"),
-    );
+    to.put_u32(u32::from(if fin { FIN } else { 0 }) << 24 | length.ok_or_else(invalid)?);
+    Ok(())
 }
 
 fn invalid() -> io::Error {

@@ -43,14 +43,15 @@ pub(super) struct Decoder(Decompress);
 impl Encoder {
     pub(super) fn new() -> Self {
         let mut compress = Compress::new(Compression::fast(), true);
+        #[expect(clippy::expect_used, reason = "fails only after something has been compressed")]
         compress.set_dictionary(&dictionary()).expect("nothing has been compressed yet");
         Self(compress)
     }
 
     pub(super) fn encode(&mut self, headers: &Headers) -> io::Result<Vec<u8>> {
-        let mut plain = length(headers.0.len()).to_vec();
+        let mut plain = length(headers.0.len())?.to_vec();
         for text in headers.0.iter().flat_map(|(name, value)| [name, value]) {
-            plain.extend(length(text.len()));
+            plain.extend(length(text.len())?);
             plain.extend(text.as_bytes());
         }
         let mut block = Vec::with_capacity(plain.len() + 64);
@@ -60,8 +61,7 @@ impl Encoder {
             self.0
                 .compress_vec(input, &mut block, FlushCompress::Sync)
                 .map_err(io::Error::other)?;
-            let read = usize::try_from(self.0.total_in() - before).expect("no more than the input");
-            input = &input[read..];
+            input = unread(input, self.0.total_in() - before);
             if input.is_empty() && block.len() < block.capacity() {
                 return Ok(block);
             }
@@ -96,8 +96,7 @@ impl Decoder {
                 }
                 status => status.map_err(|_| invalid())?,
             };
-            let read = usize::try_from(self.0.total_in() - before).expect("no more than the input");
-            block = &block[read..];
+            block = unread(block, self.0.total_in() - before);
             if plain.len() > LARGEST_BLOCK || status == Status::StreamEnd {
                 return Err(invalid());
             }
@@ -110,6 +109,11 @@ impl Decoder {
             plain.reserve(1024);
         }
     }
+}
+
+/// The rest of the input after `read` bytes of it.
+fn unread(input: &[u8], read: u64) -> &[u8] {
+    usize::try_from(read).ok().and_then(|read| input.get(read..)).unwrap_or_default()
 }
 
 fn take_length(rest: &mut &[u8]) -> io::Result<u32> {
@@ -125,8 +129,8 @@ fn take_text(rest: &mut &[u8]) -> io::Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| invalid())
 }
 
-fn length(of: usize) -> [u8; 4] {
-    u32::try_from(of).expect("headers are short").to_be_bytes()
+fn length(of: usize) -> io::Result<[u8; 4]> {
+    Ok(u32::try_from(of).map_err(|_| invalid())?.to_be_bytes())
 }
 
 fn invalid() -> io::Error {
@@ -135,8 +139,9 @@ fn invalid() -> io::Error {
 
 /// The dictionary of SPDY/3: words with their lengths, then plain text.
 fn dictionary() -> Vec<u8> {
-    let words =
-        WORDS.split('|').flat_map(|word| length(word.len()).into_iter().chain(word.bytes()));
+    let words = WORDS
+        .split('|')
+        .flat_map(|word| length(word.len()).unwrap_or_default().into_iter().chain(word.bytes()));
     words.chain(TEXT.bytes()).collect()
 }
 

@@ -92,7 +92,7 @@ impl AsyncRead for Stream {
         ready!(Pin::new(&mut self.pipe).poll_read(cx, buffer))?;
         if self.shared.flow_controlled() {
             let count = buffer.filled().len() - before;
-            self.consumed += u32::try_from(count).expect("no more than the pipe holds");
+            self.consumed = self.consumed.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             if self.consumed >= WINDOW / 2 {
                 let more = std::mem::take(&mut self.consumed);
                 // Fails if the connection is broken; the next write reports that.
@@ -113,7 +113,7 @@ impl AsyncWrite for Stream {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let room = ready!(self.window.poll_room(cx, self.shared.flow_controlled()))?;
-        let bytes = &bytes[..bytes.len().min(room).min(LARGEST_WRITE)];
+        let (bytes, _) = bytes.split_at(bytes.len().min(room).min(LARGEST_WRITE));
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }

@@ -120,13 +120,14 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         let mut left = length as usize;
         while left > 0 {
             let most = left.min(self.buffer.len());
-            let count = self.from.read(&mut self.buffer[..most]).await?;
+            let (buffer, _) = self.buffer.split_at_mut(most);
+            let count = self.from.read(buffer).await?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             left -= count;
             if let Some(to) = &mut pipe
-                && to.write_all(&self.buffer[..count]).await.is_err()
+                && to.write_all(self.buffer.get(..count).unwrap_or_default()).await.is_err()
             {
                 pipe = None;
             }

@@ -116,10 +116,9 @@ fn parse(content: &[u8], key: &str) -> Result<Option<String>, String> {
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let Some(at) = line.iter().position(|byte| *byte == b'=') else {
+        let Some((name, value)) = split_once(line, b'=') else {
             return Err(wrong(lines.number, "missing '='"));
         };
-        let (name, value) = (&line[..at], &line[at + 1..]);
         if name.is_empty() {
             return Err(wrong(lines.number, "empty variable name"));
         }
@@ -156,9 +155,8 @@ impl<'a> Lines<'a> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let end = self.rest.iter().position(|byte| *byte == b'\n');
-        let line = &self.rest[..end.unwrap_or(self.rest.len())];
-        self.rest = end.map_or(&[], |end| &self.rest[end + 1..]);
+        let (line, rest) = split_once(self.rest, b'\n').unwrap_or((self.rest, &[]));
+        self.rest = rest;
         self.number += 1;
         if line.len() >= LONGEST_LINE {
             return Err(format!("line {} is too long", self.number));
@@ -170,9 +168,9 @@ impl<'a> Lines<'a> {
     fn quoted(&mut self, first: &'a [u8]) -> Result<Vec<u8>, String> {
         let (start, mut rest, mut value) = (self.number, first, Vec::new());
         loop {
-            if let Some(end) = rest.iter().position(|byte| *byte == b'\'') {
-                value.extend_from_slice(&rest[..end]);
-                let after = trim_start(&rest[end + 1..]);
+            if let Some((last, after)) = split_once(rest, b'\'') {
+                value.extend_from_slice(last);
+                let after = trim_start(after);
                 if !after.is_empty() && !after.starts_with(b"#") {
                     let line = self.number;
                     return Err(format!(
@@ -192,9 +190,17 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn trim_start(line: &[u8]) -> &[u8] {
-    let start = line.iter().position(|byte| !matches!(byte, b' ' | b'\t'));
-    &line[start.unwrap_or(line.len())..]
+fn trim_start(mut line: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = line {
+        line = rest;
+    }
+    line
+}
+
+/// What is before and behind the first such byte.
+fn split_once(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let mut parts = text.splitn(2, |byte| *byte == at);
+    Some((parts.next()?, parts.next()?))
 }
 
 #[cfg(test)]

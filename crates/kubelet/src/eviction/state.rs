@@ -31,7 +31,9 @@ impl EvictionState {
     ) -> Option<&'a Threshold> {
         let all = &settings.thresholds;
         let is_met = |at: usize, reclaiming: bool| {
-            seen.get(&all[at].signal).is_some_and(|left| all[at].is_met(*left, reclaiming))
+            all.get(at).is_some_and(|threshold| {
+                seen.get(&threshold.signal).is_some_and(|left| threshold.is_met(*left, reclaiming))
+            })
         };
         let met: Vec<usize> = (0..all.len())
             .filter(|at| {
@@ -41,16 +43,20 @@ impl EvictionState {
         self.first_observed_at.retain(|at, _| met.contains(at));
         for at in &met {
             self.first_observed_at.entry(*at).or_insert(now);
-            self.conditions_last_observed_at.insert(all[*at].signal.pressure(), now);
+            let pressure = all.get(*at).map(|threshold| threshold.signal.pressure());
+            self.conditions_last_observed_at.extend(pressure.map(|pressure| (pressure, now)));
         }
         self.conditions_last_observed_at
-            .retain(|_, last| now - *last <= settings.pressure_transition_period);
-        let lasted =
-            |at: &usize| now - self.first_observed_at[at] >= all[*at].grace_period.unwrap_or(0);
+            .retain(|_, last| now.saturating_sub(*last) <= settings.pressure_transition_period);
+        let lasted = |at: &usize| {
+            let first = self.first_observed_at.get(at).copied().unwrap_or(now);
+            let grace_period = all.get(*at).and_then(|threshold| threshold.grace_period);
+            now.saturating_sub(first) >= grace_period.unwrap_or(0)
+        };
         self.thresholds_met = met.into_iter().filter(lasted).collect();
-        let first =
-            self.thresholds_met.iter().find(|at| all[**at].signal == Signal::MemoryAvailable);
-        first.or(self.thresholds_met.first()).map(|at| &all[*at])
+        let mut met = self.thresholds_met.iter().filter_map(|at| all.get(*at));
+        let memory = met.clone().find(|threshold| threshold.signal == Signal::MemoryAvailable);
+        memory.or_else(|| met.next())
     }
 
     /// The pressure conditions of the node. Each one is kept for the transition period after it was last observed.

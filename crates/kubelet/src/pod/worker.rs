@@ -401,7 +401,12 @@ impl Worker {
                 }
             }
             Some((id, finding)) = self.findings.recv() => self.handle_probe_result(&id, finding),
-            () = async { sleep_until(deadline.expect("guarded")).await }, if deadline.is_some() => {}
+            () = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            } => {}
             () = sleep_until(self.refresh), if refreshes => {}
         }
         if refreshes && self.refresh <= Instant::now() {

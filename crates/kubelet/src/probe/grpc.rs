@@ -60,13 +60,12 @@ pub(super) async fn check(
 /// The gRPC frame of a request with the service's name as field 1.
 fn question(service: &str) -> Result<Bytes, String> {
     let too_long = |_| "the service's name is too long".to_owned();
-    let mut message = vec![0, 0, 0, 0, 0];
-    if !service.is_empty() {
-        let length = i8::try_from(service.len()).map_err(too_long)?.unsigned_abs();
-        message.extend([0x0a, length]);
-        message.extend(service.as_bytes());
-        message[4] = length + 2;
+    if service.is_empty() {
+        return Ok(Bytes::from_static(&[0; 5]));
     }
+    let length = i8::try_from(service.len()).map_err(too_long)?.unsigned_abs();
+    let mut message = vec![0, 0, 0, 0, length + 2, 0x0a, length];
+    message.extend(service.as_bytes());
     Ok(message.into())
 }
 

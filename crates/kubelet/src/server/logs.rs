@@ -220,7 +220,8 @@ impl Reader {
         let (mut runs, mut checked) = (true, None);
         loop {
             let got = file.read(&mut chunk).await?;
-            let mut out = format_lines(&lines.add(&chunk[..got]), &self.options);
+            let mut out =
+                format_lines(&lines.add(chunk.get(..got).unwrap_or_default()), &self.options);
             out.truncate(left);
             left -= out.len();
             if !out.is_empty() && self.frame_sender.send(Ok(Frame::data(out.into()))).await.is_err()
@@ -273,10 +274,10 @@ impl Lines {
     /// Adds a chunk; returns the lines that are complete.
     fn add(&mut self, mut chunk: &[u8]) -> Vec<u8> {
         if self.is_left_out {
-            let Some(end) = chunk.iter().position(|byte| *byte == b'\n') else {
+            let Some(rest) = chunk.splitn(2, |byte| *byte == b'\n').nth(1) else {
                 return Vec::new();
             };
-            chunk = &chunk[end + 1..];
+            chunk = rest;
             self.is_left_out = false;
         }
         self.waiting.extend_from_slice(chunk);
@@ -300,7 +301,7 @@ async fn tail_offset(file: &mut File, lines: usize) -> io::Result<u64> {
         let size = u64::try_from(CHUNK).unwrap_or(u64::MAX).min(at);
         at -= size;
         file.seek(io::SeekFrom::Start(at)).await?;
-        let part = &mut chunk[..usize::try_from(size).unwrap_or(CHUNK)];
+        let (part, _) = chunk.split_at_mut(usize::try_from(size).unwrap_or(CHUNK));
         file.read_exact(part).await?;
         for (offset, _) in part.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
             found += 1;
@@ -349,7 +350,8 @@ pub(crate) fn tail_for_termination_message(path: &Path) -> Vec<u8> {
         lines.remove(0); // an incomplete first line
     }
     let from = lines.len().saturating_sub(LAST_LINES);
-    let mut words = format_lines(&lines[from..].concat(), &Options::default());
+    let mut words =
+        format_lines(&lines.get(from..).unwrap_or_default().concat(), &Options::default());
     let excess = words.len().saturating_sub(LAST);
     words.drain(..excess);
     words

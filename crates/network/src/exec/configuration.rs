@@ -12,6 +12,12 @@ const MIN_VERSION: CniVersion = CniVersion(0, 3, 0);
 const MAX_VERSION: CniVersion = CniVersion(1, 1, 0);
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
+/// Whether a plugin's configuration declares this capability.
+pub(super) fn has_capability(plugin: &Value, name: &str) -> bool {
+    let declared = plugin.get("capabilities").and_then(|all| all.get(name));
+    declared == Some(&Value::Bool(true))
+}
+
 /// A plugin list, which together forms one network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkConfigList {
@@ -54,12 +60,16 @@ impl NetworkConfigList {
     }
 
     fn parse(value: Value) -> Result<Self, String> {
-        let name = value["name"].as_str().filter(|name| !name.is_empty()).ok_or("no name")?;
+        let name = value
+            .get("name")
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty())
+            .ok_or("no name")?;
         let name = name.to_owned();
         let version = version(&value)?;
-        let flag = |name: &str| match &value[name] {
-            Value::String(text) => text == "true",
-            other => other.as_bool() == Some(true),
+        let flag = |name: &str| match value.get(name) {
+            Some(Value::String(text)) => text == "true",
+            other => other == Some(&Value::Bool(true)),
         };
         let (disable_check, disable_gc) = (flag("disableCheck"), flag("disableGC"));
         // A single plugin is a list of one.
@@ -89,7 +99,7 @@ impl NetworkConfigList {
         input.insert("name".to_owned(), json!(self.name));
         input.insert("cniVersion".to_owned(), json!(self.version.to_string()));
         let mut runtime = Map::new();
-        let has = |name: &str| plugin["capabilities"][name].as_bool() == Some(true);
+        let has = |name: &str| has_capability(plugin, name);
         if has("portMappings") && !wishes.ports.is_empty() {
             runtime.insert("portMappings".to_owned(), json!(wishes.ports));
         }

@@ -67,9 +67,13 @@ pub(super) async fn run(program: &Path, request: &Invocation) -> Result<Value> {
         return Ok(answer.unwrap_or(Value::Null));
     }
     let answer = answer.unwrap_or(Value::Null);
-    let text = |name: &str| answer[name].as_str().map(shortened);
+    let text = |name: &str| answer.get(name).and_then(Value::as_str).map(shortened);
     Err(Error::Plugin {
-        code: answer["code"].as_u64().and_then(|code| u32::try_from(code).ok()).unwrap_or(0),
+        code: answer
+            .get("code")
+            .and_then(Value::as_u64)
+            .and_then(|code| u32::try_from(code).ok())
+            .unwrap_or(0),
         message: text("msg").unwrap_or_else(|| "failed without a message".to_owned()),
         details: text("details").unwrap_or_else(|| shortened(&String::from_utf8_lossy(&errors))),
         plugin,
@@ -92,9 +96,11 @@ async fn run_process(
     let say = program.display().to_string();
     let mut child = command.spawn().map_err(io_error(&say))?;
     processes.set_leader(child.id());
-    let mut stdin = child.stdin.take().expect("piped");
-    let stdout = child.stdout.take().expect("piped");
-    let stderr = child.stderr.take().expect("piped");
+    let (Some(mut stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(io_error(&say)(std::io::ErrorKind::BrokenPipe.into()));
+    };
     // A plugin may exit without reading its input; only its output counts.
     let feed = async {
         let _ = stdin.write_all(request.stdin.as_bytes()).await;
@@ -141,7 +147,7 @@ async fn drain(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(
     let mut part = vec![0; 4096];
     while let Ok(read @ 1..) = from.read(&mut part).await {
         let room = LARGEST_ERRORS.saturating_sub(into.len());
-        into.extend_from_slice(&part[..read.min(room)]);
+        into.extend_from_slice(part.get(..read.min(room)).unwrap_or_default());
     }
     Ok(())
 }
@@ -149,8 +155,8 @@ async fn drain(mut from: impl AsyncRead + Unpin, into: &mut Vec<u8>) -> Result<(
 /// A plugin's message, shortened and without control characters: it ends up in events and gRPC headers.
 fn shortened(text: &str) -> String {
     let text = text.trim();
-    let end = text.floor_char_boundary(LONGEST_TEXT);
-    text[..end].replace(char::is_control, " ")
+    let (text, _) = text.split_at(text.floor_char_boundary(LONGEST_TEXT));
+    text.replace(char::is_control, " ")
 }
 
 fn command(program: &Path, request: &Invocation) -> tokio::process::Command {

@@ -67,7 +67,7 @@ fn address(ip: &Value, interfaces: usize) -> Result<IpAddr, String> {
 }
 
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(64)]
+    text.split_at(text.floor_char_boundary(64)).0
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl ResultCache {
         let path = self.path(&kept.id)?;
         let say = path.display().to_string();
         fs::create_dir_all(&self.directory).map_err(io_error(&say))?;
-        let bytes = serde_json::to_vec(kept).expect("strings, numbers and JSON");
+        let bytes = serde_json::to_vec(kept).map_err(|error| io_error(&say)(error.into()))?;
         durable_record::write(&path, &bytes, Durability::None).map_err(io_error(&say))
     }
 

@@ -88,15 +88,14 @@ enum Place<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], String> {
-        let end = self.at.checked_add(n).filter(|end| *end <= self.bytes.len());
-        let end = end.ok_or("unexpected EOF")?;
-        let taken = &self.bytes[self.at..end];
+        let end = self.at.checked_add(n).ok_or("unexpected EOF")?;
+        let taken = self.bytes.get(self.at..end).ok_or("unexpected EOF")?;
         self.at = end;
         Ok(taken)
     }
 
     fn head(&mut self) -> Result<Head, String> {
-        let first = self.take(1)?[0];
+        let first = *self.take(1)?.first().ok_or("unexpected EOF")?;
         let (major, info) = (first >> 5, first & 31);
         let n = match info {
             0..=23 => Some(info.into()),

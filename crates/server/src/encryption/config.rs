@@ -93,8 +93,8 @@ impl EncryptionConfig {
         let this = Self { resources: resources.collect::<Result<_, _>>()? };
         let mut names: Vec<_> = this.kms().map(|kms| &kms.config.name).collect();
         names.sort_unstable();
-        match names.windows(2).find(|two| two[0] == two[1]) {
-            Some(two) => Err(wrong("kms", format!("two have the name {:?}", two[0]))),
+        match names.iter().zip(names.iter().skip(1)).find(|(one, next)| one == next) {
+            Some((name, _)) => Err(wrong("kms", format!("two have the name {name:?}"))),
             None => Ok(this),
         }
     }
@@ -239,13 +239,10 @@ fn keys(provider: &str, value: &Value, at: &str) -> Result<Vec<Cipher>, ConfigEr
         match (provider, key.len()) {
             ("aesgcm", 16 | 24 | 32) => Ok(Cipher::AesGcm { prefix, key }),
             ("aescbc", 16 | 24 | 32) => Ok(Cipher::AesCbc { prefix, key }),
-            ("secretbox", 32) => Ok(Cipher::Secretbox {
-                prefix,
-                key: key.try_into().expect("its length is checked"),
-            }),
-            ("secretbox", length) => {
-                Err(wrong(&at, format!("the secret has {length} bytes, not 32")))
-            }
+            ("secretbox", length) => match key.try_into() {
+                Ok(key) => Ok(Cipher::Secretbox { prefix, key }),
+                Err(_) => Err(wrong(&at, format!("the secret has {length} bytes, not 32"))),
+            },
             (_, length) => {
                 Err(wrong(&at, format!("the secret has {length} bytes, not 16, 24 or 32")))
             }

@@ -68,15 +68,19 @@ impl AdmissionTimer<'_> {
     /// Records that a plugin has decided.
     pub(crate) fn observe_plugin(&mut self, plugin: usize, refused: bool) {
         let now = Instant::now();
-        let times = &self.of.plugins[plugin].1;
-        times[self.place + usize::from(refused)].observe((now - self.last).as_secs_f64());
+        let times = self.of.plugins.get(plugin).map(|(_, times)| times);
+        if let Some(times) = times.and_then(|times| times.get(self.place + usize::from(refused))) {
+            times.observe((now - self.last).as_secs_f64());
+        }
         self.last = now;
     }
 
     /// Records the end of the phase.
     pub(crate) fn end(self, refused: bool) {
         let taken = (self.last - self.began).as_secs_f64();
-        self.of.steps[self.place + usize::from(refused)].observe(taken);
+        if let Some(times) = self.of.steps.get(self.place + usize::from(refused)) {
+            times.observe(taken);
+        }
     }
 }
 
@@ -86,7 +90,10 @@ fn times() -> Times {
 
 fn write(times: &Times, name: &str, of: &str, out: &mut String) {
     for (at, times) in times.iter().enumerate().filter(|(_, times)| times.count() > 0) {
-        let (operation, ty, refused) = (OPERATIONS[at / 4], TYPES[at / 2 % 2], at % 2 == 1);
+        let (Some(operation), Some(ty)) = (OPERATIONS.get(at / 4), TYPES.get(at / 2 % 2)) else {
+            continue;
+        };
+        let refused = at % 2 == 1;
         let rest = format!("operation=\"{operation}\",rejected=\"{refused}\",type=\"{ty}\"");
         times.write(name, format!("{of}{rest}"), out);
     }

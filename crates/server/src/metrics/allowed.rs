@@ -72,9 +72,9 @@ pub(super) fn split(labels: &str) -> Vec<(&str, &str)> {
             escaped = c == '\\' && !escaped;
             ends
         });
-        let Some(end) = end else { break };
-        all.push((label.trim_start_matches(','), &value[..end]));
-        rest = &value[end + 1..];
+        let Some((value, after)) = end.and_then(|end| value.split_at_checked(end)) else { break };
+        all.push((label.trim_start_matches(','), value));
+        rest = after.strip_prefix('"').unwrap_or_default();
     }
     all
 }

@@ -41,7 +41,9 @@ impl Histogram {
     /// Adds an observation.
     pub fn observe(&self, size: f64) {
         let at = self.bounds.partition_point(|bound| *bound < size);
-        self.buckets[at].fetch_add(1, Relaxed);
+        if let Some(bucket) = self.buckets.get(at) {
+            bucket.fetch_add(1, Relaxed);
+        }
         let add = |bits| Some((f64::from_bits(bits) + size).to_bits());
         let _ = self.sum.fetch_update(Relaxed, Relaxed, add); // the update function never returns None
         if let Some(native) = &self.native {

@@ -27,8 +27,8 @@ pub fn report_process(out: &mut String) {
     let booted = booted.and_then(|text| text.parse::<f64>().ok()).unwrap_or_default();
     let limits = read("limits");
     let limit = |name: &str| {
-        let line = limits.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-        line[name.len().min(line.len())..].split_whitespace().next().unwrap_or("0").to_owned()
+        let values = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        values.split_whitespace().next().unwrap_or("0").to_owned()
     };
     let files = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let mut put = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {

@@ -48,7 +48,7 @@ fn refused(answer: &Response<Bytes>) -> String {
         return Status::view(&tree).message().to_owned();
     }
     let is_text = content_type(answer).is_none_or(|kind| kind.starts_with("text/"));
-    let body = &answer.body()[..answer.body().len().min(LONGEST)];
+    let body = answer.body().get(..LONGEST).unwrap_or(answer.body());
     let said = if is_text { String::from_utf8_lossy(body) } else { "unknown".into() };
     let said = said.trim();
     reason_and_message(answer.status().as_u16(), said).1

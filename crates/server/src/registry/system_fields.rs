@@ -161,12 +161,9 @@ fn counts(served: &ServedResource) -> bool {
 
 /// Appends a random suffix to a `generateName`, as upstream does.
 pub(super) fn generate_name(prefix: &str) -> Text {
-    let mut kept = prefix.len().min(NAME - 5);
-    while !prefix.is_char_boundary(kept) {
-        kept -= 1;
-    }
-    let letters = random::<5>().map(|n| char::from(ALPHABET[usize::from(n) % ALPHABET.len()]));
-    format!("{}{}", &prefix[..kept], String::from_iter(letters)).into()
+    let (kept, _) = prefix.split_at(prefix.floor_char_boundary(NAME - 5));
+    let letter = |n: u8| ALPHABET.get(usize::from(n) % ALPHABET.len()).copied().map(char::from);
+    format!("{kept}{}", random::<5>().into_iter().filter_map(letter).collect::<String>()).into()
 }
 
 /// A random UUID.
@@ -181,6 +178,7 @@ pub(crate) fn random_fraction() -> f64 {
 
 /// Cryptographically random bytes. They are requested from the kernel in larger chunks, because
 /// every request needs a few and each call is a system call.
+#[expect(clippy::expect_used, reason = "a server without randomness must not go on")]
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     thread_local! {
         static DRAWN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

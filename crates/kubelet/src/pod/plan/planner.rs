@@ -177,7 +177,8 @@ impl Planner<'_> {
             Ok(()) => self.start(spec, role),
             Err(at) => {
                 let meta = self.pod.metadata();
-                let seconds = self.memory.backoffs[spec.name()].seconds;
+                let backoff = self.memory.backoffs.get(spec.name());
+                let seconds = backoff.map_or(0, |backoff| backoff.seconds);
                 let message = format!(
                     "back-off {} restarting failed container={} pod={}_{}({})",
                     go_seconds(seconds),

@@ -155,7 +155,10 @@ impl Plugin {
 
 /// A random uid that identifies the request in the logs of the KMS.
 pub(super) fn uid() -> String {
-    let bytes = random::<16>().unwrap_or_default();
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    let mut text = String::with_capacity(36);
+    for (at, byte) in random::<16>().unwrap_or_default().into_iter().enumerate() {
+        let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+        text.push_str(&format!("{dash}{byte:02x}"));
+    }
+    text
 }
