@@ -40,6 +40,7 @@ mod rollout;
 mod run;
 mod scale;
 mod set;
+mod suggest;
 mod taint;
 mod top;
 mod version;
@@ -193,8 +194,9 @@ pub(crate) fn run(environment: &Environment, args: &[String]) -> Result {
             }
             plugin::run(environment, args, &[])?;
             return Err(CommandError::error(format!(
-                "unknown command {} for \"kubectl\"",
-                object::quote::quote(&rest[at])
+                "unknown command {} for \"kubectl\"{}",
+                object::quote::quote(&rest[at]),
+                suggest::text(&rest[at])
             )));
         }
         flags::parse("", &[GLOBAL_FLAGS], &rest)?;
@@ -326,14 +328,22 @@ impl DryRun {
     /// Parses `--dry-run`.
     pub(crate) fn of(call: &Invocation<'_>) -> Result<Self> {
         match call.flags.text("dry-run") {
-            "" | "none" | "false" => Ok(Self::No),
+            "" | "none" => Ok(Self::No),
             "client" => Ok(Self::Client),
             "server" => Ok(Self::Server),
-            "unchanged" | "true" => {
+            "unchanged" => {
                 call.log_warning(
                     "--dry-run is deprecated and can be replaced with --dry-run=client.",
                 );
                 Ok(Self::Client)
+            }
+            bool @ ("1" | "t" | "T" | "TRUE" | "true" | "True") => {
+                call.log_warning(&deprecated_bool(bool, "client"));
+                Ok(Self::Client)
+            }
+            bool @ ("0" | "f" | "F" | "FALSE" | "false" | "False") => {
+                call.log_warning(&deprecated_bool(bool, "none"));
+                Ok(Self::No)
             }
             other => Err(CommandError::error(format!(
                 "Invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\"."
@@ -349,6 +359,12 @@ impl DryRun {
             Self::Server => " (server dry run)",
         }
     }
+}
+
+fn deprecated_bool(given: &str, instead: &str) -> String {
+    format!(
+        "--dry-run={given} is deprecated (boolean value) and can be replaced with --dry-run={instead}."
+    )
 }
 
 /// Calls `one` for each object and collects all failures.

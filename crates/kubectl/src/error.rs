@@ -47,6 +47,14 @@ impl CommandError {
         }
     }
 
+    /// The errors of an aggregate, or the only one.
+    pub(crate) fn flatten(self) -> Vec<Self> {
+        match self {
+            Self::Aggregate(all) => all.into_iter().flat_map(Self::flatten).collect(),
+            one => vec![one],
+        }
+    }
+
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Server { status, .. } if status.has_reason("NotFound"))
     }

@@ -213,7 +213,10 @@ fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
                 return yaml_documents(text)
                     .ok()
                     .filter(|all| all.iter().all(|object| object.is_object() || object.is_null()))
-                    .ok_or_else(|| format!("json: {error}"));
+                    .ok_or_else(|| match error.to_string().as_str() {
+                        "unexpected end of JSON input" => "unexpected EOF".to_owned(),
+                        error => format!("json: {error}"),
+                    });
             }
         }
     }
@@ -237,6 +240,19 @@ fn invalid(object: &Value) -> Option<&'static str> {
 
 /// Fails if the object has no kind or apiVersion.
 fn named(source: &str, object: Value) -> Result<Document> {
+    let other = match &object {
+        Value::List(_) => "array",
+        Value::Text(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) => "number",
+        _ => "",
+    };
+    if !other.is_empty() {
+        return Err(CommandError::error(format!(
+            "unable to decode {}: json: cannot unmarshal {other} into Go value of type unstructured.detector",
+            quote(source)
+        )));
+    }
     for (field, missing) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
         if object[field].as_str().unwrap_or_default().is_empty() {
             return Err(CommandError::error(format!(
@@ -288,6 +304,10 @@ mod tests {
             ("a: b", true, "[apiVersion not set, kind not set]"),
             ("kind: Pod", false, "Object 'apiVersion' is missing in '{\"kind\":\"Pod\"}'"),
             ("a: b", false, "Object 'Kind' is missing in '{\"a\":\"b\"}'"),
+            ("hello", false, "cannot unmarshal string into Go value of type unstructured.detector"),
+            ("[a, b]", false, "cannot unmarshal array into Go value of type unstructured.detector"),
+            ("5", false, "cannot unmarshal number into Go value of type unstructured.detector"),
+            ("{\"apiVersion\":\"v1\",", false, "error parsing f: unexpected EOF"),
         ] {
             let says = words(text, validates).expect_err("malformed");
             assert!(says.contains(why), "{text}: {says}");

@@ -1,6 +1,10 @@
 //! The context of one run of a command: its flags, the kubeconfig and the server.
 
-use std::{cell::OnceCell, path::Path, time::Duration};
+use std::{
+    cell::{Cell, OnceCell},
+    path::Path,
+    time::Duration,
+};
 
 use client::Kubeconfig;
 use object::{Clock as _, SystemClock, Value, quote::quote, yaml};
@@ -76,6 +80,8 @@ pub(crate) struct Invocation<'a> {
     config: OnceCell<Value>,
     server: OnceCell<Server>,
     resources: OnceCell<RestMapper>,
+    /// Number of YAML documents that were printed.
+    documents: Cell<usize>,
 }
 
 impl<'a> Invocation<'a> {
@@ -87,7 +93,24 @@ impl<'a> Invocation<'a> {
             config: OnceCell::new(),
             server: OnceCell::new(),
             resources: OnceCell::new(),
+            documents: Cell::new(0),
         }
+    }
+
+    /// Prints a YAML document, separated from the previous one. Commands that make a printer for every object
+    /// separate nothing.
+    pub(crate) fn print_document(&self, text: &str) {
+        let before = self.documents.replace(self.documents.get() + 1);
+        let mut words = self.command.split(' ');
+        let separates = match words.next() {
+            Some("label" | "patch" | "taint") => false,
+            Some("rollout") => words.next() == Some("history"),
+            _ => true,
+        };
+        if before > 0 && separates {
+            self.print("---\n");
+        }
+        self.print(text);
     }
 
     pub(crate) fn args(&self) -> &[String] {
@@ -353,16 +376,15 @@ impl<'a> Invocation<'a> {
                 && !file.is_empty()
                 && let Err(error) = std::fs::File::open(file)
             {
-                let prefix = if owner == cluster { "error" } else { "Error in configuration" };
-                return Err(CommandError::Raw(format!(
-                    "{prefix}: unable to read {title} {file} for {owner} due to open {file}: {}",
+                return Err(CommandError::error(format!(
+                    "unable to read {title} {file} for {owner} due to open {file}: {}",
                     crate::files::go_io_error(&error)
                 )));
             }
         }
         if !self.flags.global("token").is_empty() && !self.flags.global("username").is_empty() {
-            return Err(CommandError::Raw(format!(
-                "Error in configuration: more than one authentication method found for {user}; found [token basicAuth], only one is allowed"
+            return Err(CommandError::error(format!(
+                "more than one authentication method found for {user}; found [token basicAuth], only one is allowed"
             )));
         }
         Ok(())

@@ -41,9 +41,12 @@ pub(crate) fn two_way(old: &Value, new: &Value) -> Result<(Value, PatchType)> {
 /// Applies a strategic merge patch.
 pub(crate) fn strategic(target: &mut Value, patch: &Value) -> Result {
     let Some(kind) = built_in_kind(target) else {
-        return Err(CommandError::error(
-            "a strategic merge patch is only for kinds that are known",
-        ));
+        let text = |field: &str| target[field].as_str().unwrap_or_default();
+        return Err(CommandError::error(format!(
+            "strategic merge patch is not supported for {}, Kind={} locally, try --type merge",
+            text("apiVersion"),
+            text("kind")
+        )));
     };
     *target = patch::apply_strategic_merge_patch(&kind.schema, target, &mut patch.clone())?;
     Ok(())

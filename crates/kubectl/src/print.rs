@@ -83,6 +83,13 @@ impl OutputFormat {
                 ))
             })
         };
+        let lower = format.to_lowercase();
+        // Formats without an argument are not known with one.
+        let format = match lower.as_str() {
+            "json" | "yaml" | "kyaml" | "name" | "wide" if given.contains('=') => given,
+            "json" | "yaml" | "kyaml" => &lower,
+            _ => format,
+        };
         Ok(match format {
             "" => Self::Human { wide: false },
             "wide" if tables => Self::Human { wide: true },
@@ -167,12 +174,19 @@ impl OutputFormat {
 
     /// Prints one object; `done` is the message for human-readable output.
     pub(crate) fn print(&self, call: &Invocation<'_>, object: &Value, done: &str) -> Result {
-        let object = &shown(call, object);
+        // Only JSON and YAML leave managedFields out; templates get the whole object.
+        let shortened;
+        let object = if matches!(self, Self::Json | Self::Yaml | Self::Kyaml) {
+            shortened = shown(call, object);
+            &shortened
+        } else {
+            object
+        };
         match self {
             Self::Human { .. } => call.print(&format!("{} {done}\n", name(object))),
             Self::Name => call.print(&format!("{}\n", name(object))),
             Self::Json => call.print(&(json::indented(object) + "\n")),
-            Self::Yaml => call.print(&yaml::to_yaml(object)),
+            Self::Yaml => call.print_document(&yaml::to_yaml(object)),
             Self::Kyaml => call.print(&yaml::to_kyaml(object)),
             Self::Path { template, text, json } => {
                 let rendered = if *json {

@@ -77,6 +77,30 @@ impl Resource {
         if self.group.is_empty() { kind } else { format!("{kind}.{}", self.group) }
     }
 
+    /// The kind with its group, as errors name it: `Pod`, `Deployment.apps`.
+    pub(crate) fn group_kind(&self) -> String {
+        if self.group.is_empty() {
+            self.kind.clone()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    /// Fails for kinds that upstream's kubectl has no type for, such as those of custom resources. Commands that
+    /// need the typed object refuse them.
+    pub(crate) fn require_type(&self) -> crate::error::Result {
+        let built_in = !self.group.contains('.') || self.group.ends_with(".k8s.io");
+        let own_scheme = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+        if built_in && !own_scheme.contains(&self.group.as_str()) {
+            return Ok(());
+        }
+        Err(crate::error::CommandError::error(format!(
+            "no kind {} is registered for version {} in scheme \"pkg/scheme/scheme.go:28\"",
+            object::quote::quote(&self.kind),
+            object::quote::quote(&self.api_version())
+        )))
+    }
+
     /// The URL path of an object, or of the collection if `name` is empty.
     pub(crate) fn path(&self, namespace: &str, name: &str) -> String {
         let root =
@@ -196,7 +220,11 @@ impl RestMapper {
 
     /// The resource that a word names: `po`, `deployments.apps`, `jobs.v1.batch`, `Pod`.
     pub(crate) fn find(&self, word: &str) -> Result<&Resource> {
+        // Only names of resources are matched without regard to case, not short names.
         let lower = word.to_lowercase();
+        if lower != word && self.all.iter().any(|r| r.short_names.contains(&lower)) {
+            return Err(Self::unknown(word));
+        }
         let parts: Vec<&str> = lower.splitn(3, '.').collect();
         if let [name, version, group] = parts[..]
             && let Some(found) = self
@@ -217,15 +245,19 @@ impl RestMapper {
         {
             return Ok(found);
         }
+        Err(Self::unknown(word))
+    }
+
+    fn unknown(word: &str) -> CommandError {
         let (name, group) = word.split_once('.').unwrap_or((word, ""));
-        Err(CommandError::error(match group {
+        CommandError::error(match group {
             "" => format!("the server doesn't have a resource type {}", quote(name)),
             _ => format!(
                 "the server doesn't have a resource type {} in group {}",
                 quote(name),
                 quote(group)
             ),
-        }))
+        })
     }
 
     /// A resource of another group with the same short name.

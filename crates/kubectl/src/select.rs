@@ -135,7 +135,9 @@ impl Invocation<'_> {
         }
         let labels = self.flags.text("selector");
         let fields = self.flags.text("field-selector");
-        if self.flags.is_true("all") && !(labels.is_empty() && fields.is_empty()) {
+        // Only `wait` lets a selector narrow --all down.
+        let narrows = self.command == "wait";
+        if self.flags.is_true("all") && !narrows && !(labels.is_empty() && fields.is_empty()) {
             return Err(CommandError::error(
                 "setting 'all' parameter but found a non empty selector. ",
             ));
@@ -197,6 +199,18 @@ impl Invocation<'_> {
         Ok(infos)
     }
 
+    /// Warns if a short name means resources of several groups.
+    pub(crate) fn warn_ambiguous(&self, word: &str) -> Result {
+        if let Some(other) = self.resources()?.also_short(word) {
+            self.print_err(&format!(
+                "Warning: short name {} could also match lower priority resource {}",
+                quote(word),
+                other.qualified()
+            ));
+        }
+        Ok(())
+    }
+
     /// The resources that words name; a category names several.
     pub(crate) fn types(&self, types: &[String]) -> Result<Vec<Resource>> {
         let known = self.resources()?;
@@ -204,13 +218,7 @@ impl Invocation<'_> {
         for word in types {
             let category = known.category(word);
             let more = if category.is_empty() { vec![known.find(word)?] } else { category };
-            if let Some(other) = known.also_short(word) {
-                self.print_err(&format!(
-                    "Warning: short name {} could also match lower priority resource {}",
-                    quote(word),
-                    other.qualified()
-                ));
-            }
+            self.warn_ambiguous(word)?;
             for resource in more {
                 if !found.contains(resource) {
                     found.push(resource.clone());
@@ -232,6 +240,7 @@ impl Invocation<'_> {
         }
         let (mut infos, mut fails) = (Vec::new(), Vec::new());
         for (resource, name) in named {
+            self.warn_ambiguous(resource)?;
             let resource = self.resources()?.find(resource)?.clone();
             let namespace = if resource.namespaced { self.namespace()? } else { String::new() };
             let mut info = Info {
@@ -318,7 +327,11 @@ impl Invocation<'_> {
             Ok(selector) => selector.to_string(),
             Err(_) => labels.to_owned(),
         };
-        let limit = if self.flags.is_set("sort-by") { "0" } else { self.flags.text("chunk-size") };
+        // A watch starts where a whole list ends.
+        let whole = self.flags.is_set("sort-by")
+            || self.flags.is_true("watch")
+            || self.flags.is_true("watch-only");
+        let limit = if whole { "0" } else { self.flags.text("chunk-size") };
         let mut query = Vec::new();
         let mut add = |name: &str, value: &str| {
             if !value.is_empty() && value != "0" {

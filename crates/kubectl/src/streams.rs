@@ -42,7 +42,12 @@ pub(crate) fn pod_of(call: &Invocation<'_>, word: &str) -> Result<Value> {
         let list = call.server()?.get(&path)?;
         let mut pods = list["items"].items().to_vec();
         pods.sort_by_key(rank);
+        let count = pods.len();
         if let Some(pod) = pods.into_iter().next() {
+            if count > 1 && call.command == "logs" {
+                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                call.print_err(&format!("Found {count} pods, using pod/{name}"));
+            }
             return Ok(pod);
         }
         if Instant::now() >= until {

@@ -74,12 +74,19 @@ fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
     if list && call.flags.is_set("output") {
         return Err(CommandError::error("--list and --output may not be specified together"));
     }
+    if let Some(word) = changes.iter().find(|word| !is_change(word)) {
+        return Err(CommandError::error(format!(
+            "all resources must be specified before {} changes: {word}",
+            what.noun
+        )));
+    }
     let (put, remove) = read(changes, what)?;
     let local = call.flags.is_true("local");
     if local && !call.has_files() {
-        return Err(CommandError::error(
-            "you must specify resources by --filename when --local is set.\nExample resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'",
-        ));
+        let file = if what.noun == "label" { "pod" } else { "rsrc" };
+        return Err(CommandError::error(format!(
+            "can only use local files by -f {file}.yaml or --filename={file}.json when --local=true is set"
+        )));
     }
     let dry_run = if local { DryRun::Client } else { DryRun::of(call)? };
     let output = OutputFormat::of(call, false)?;
@@ -97,7 +104,9 @@ fn run(call: &Invocation<'_>, what: &MetadataField) -> Result {
             "--resource-version may only be used with a single resource",
         ));
     }
-    let many = infos.len() > 1;
+    let selects = ["selector", "field-selector"].iter().any(|flag| call.flags.is_set(flag))
+        || ["all", "all-namespaces"].iter().any(|flag| call.flags.is_true(flag));
+    let many = infos.len() > 1 || selects;
     for info in infos {
         let change = Change { what, many, put: &put, remove: &remove, query: &query, dry_run };
         if let Err(fail) = one(call, &info, &change, &output) {
@@ -134,19 +143,18 @@ fn read<'a>(changes: &'a [String], what: &MetadataField) -> Result<Changes<'a>> 
             return Err(CommandError::error(format!("unknown {} spec: {change}", what.noun)));
         }
     }
-    for name in &remove {
-        if put.iter().any(|(other, _)| other == name) {
-            return Err(CommandError::error(format!(
-                "can not both modify and remove {} in the same command",
-                article(what)
-            )));
+    let both: Vec<&str> =
+        remove.iter().copied().filter(|name| put.iter().any(|(other, _)| other == name)).collect();
+    match (both.as_slice(), what.noun) {
+        ([], _) => Ok((put, remove)),
+        (_, "label") => {
+            Err(CommandError::error("can not both modify and remove a label in the same command"))
         }
+        (both, _) => Err(CommandError::error(format!(
+            "can not both modify and remove the following annotation(s) in the same command: {}",
+            both.join(", ")
+        ))),
     }
-    Ok((put, remove))
-}
-
-fn article(what: &MetadataField) -> String {
-    if what.noun == "label" { "a label".to_owned() } else { "an annotation".to_owned() }
 }
 
 /// The changes of the labels or annotations of an object.
@@ -207,16 +215,14 @@ fn one(call: &Invocation<'_>, info: &Info, change: &Change<'_>, output: &OutputF
     }
     if call.flags.is_true("list") {
         if many {
-            call.print(
-                &format!(
-                    "Listing {} for {}.{}/{}:\n",
-                    what.field, info.resource.kind, info.resource.group, info.name
-                )
-                .replace("./", "/"),
-            );
+            call.print(&format!(
+                "Listing {} for {}.{}/{}:\n",
+                what.field, info.resource.kind, info.resource.group, info.name
+            ));
         }
+        let indent = if many { " " } else { "" };
         for (name, value) in object["metadata"][what.field].entries() {
-            call.print(&format!("{name}={}\n", value.as_str().unwrap_or_default()));
+            call.print(&format!("{indent}{name}={}\n", value.as_str().unwrap_or_default()));
         }
         return Ok(());
     }

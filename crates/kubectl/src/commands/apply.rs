@@ -310,7 +310,12 @@ fn apply_client_side(
         return Ok((current, "unchanged"));
     }
     if dry_run == DryRun::Client {
-        return Ok((current, "configured"));
+        let mut patched = current;
+        match kind {
+            PatchType::Strategic => crate::merge::strategic(&mut patched, &patch)?,
+            _ => crate::merge::merge_patch(&mut patched, &patch),
+        }
+        return Ok((patched, "configured"));
     }
     let mut sent = call.server()?.patch(&(info.path() + &query), kind, &patch);
     let mut tried = patch;
@@ -378,7 +383,12 @@ fn view(call: &Invocation<'_>) -> Result {
     }
     let infos = call.select_all_ok(
         call.args(),
-        BuilderOptions { fetch: true, default_namespace: true, ..BuilderOptions::default() },
+        BuilderOptions {
+            fetch: true,
+            default_namespace: true,
+            all_by_default: true,
+            ..BuilderOptions::default()
+        },
     )?;
     for info in infos {
         let last =

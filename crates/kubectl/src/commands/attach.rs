@@ -35,7 +35,7 @@ fn run(call: &Invocation<'_>) -> Result {
         }
     };
     if call.flags.duration("pod-running-timeout") <= 0 {
-        return Err(CommandError::error("--pod-running-timeout must be higher than zero"));
+        return Err(call.usage("--pod-running-timeout must be higher than zero"));
     }
     let pod = pod_of(call, &word)?;
     check_phase(&pod, "attach")?;

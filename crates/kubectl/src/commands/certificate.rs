@@ -63,9 +63,10 @@ fn run(call: &Invocation<'_>, decision: &Decision) -> Result {
         (infos, fails) = call.select_plain(&[], how)?;
     }
     if !call.args().is_empty() {
-        let words: Vec<String> = std::iter::once("certificatesigningrequests".to_owned())
-            .chain(call.args().iter().cloned())
-            .collect();
+        let mut words: Vec<String> = call.args().to_vec();
+        if !words.iter().all(|word| word.contains('/')) {
+            words.insert(0, "certificatesigningrequests".to_owned());
+        }
         let (more, wrong) = call.select_words(&words, how, false)?;
         infos.extend(more);
         fails.extend(wrong);

@@ -8,7 +8,13 @@ use crate::{error::Result, invocation::Invocation};
 pub(crate) const COMMAND: Command = Command::new("cluster-info", &[], run).inner(&[dump::COMMAND]);
 
 fn run(call: &Invocation<'_>) -> Result {
-    let services = call.server()?.get("/api/v1/namespaces/kube-system/services?labelSelector=kubernetes.io%2Fcluster-service%3Dtrue")?;
+    // The hint is printed even if the services cannot be read.
+    let print_hint = || {
+        call.print(
+            "\nTo further debug and diagnose cluster problems, use 'kubectl cluster-info dump'.\n",
+        );
+    };
+    let services = call.server()?.get("/api/v1/namespaces/kube-system/services?labelSelector=kubernetes.io%2Fcluster-service%3Dtrue").inspect_err(|_| print_hint())?;
     let address = call.address()?;
     let mut text = format!("Kubernetes control plane is running at {address}\n");
     for service in services["items"].items() {
@@ -24,7 +30,7 @@ fn run(call: &Invocation<'_>) -> Result {
             "{label} is running at {address}/api/v1/namespaces/kube-system/services/{name}{port}/proxy\n"
         );
     }
-    text += "\nTo further debug and diagnose cluster problems, use 'kubectl cluster-info dump'.\n";
     call.print(&text);
+    print_hint();
     Ok(())
 }

@@ -48,8 +48,8 @@ const fn concat(lists: [&[Flag]; 5]) -> [Flag; 8] {
 }
 
 fn files(call: &Invocation<'_>) -> Result {
-    if let Some(word) = call.args().first() {
-        return Err(call.usage(format!("Unexpected args: [{word}]")).into_unknown(word));
+    if !call.args().is_empty() {
+        return Err(call.usage(format!("Unexpected args: [{}]", call.args().join(" "))));
     }
     if !call.has_files() {
         return Err(CommandError::error("must specify one of -f and -k"));
@@ -77,7 +77,6 @@ fn files(call: &Invocation<'_>) -> Result {
     if call.flags.is_true("edit") {
         infos = edited(call, &infos)?;
     }
-    let mut printed = false;
     for info in infos {
         let mut object = info.object.clone();
         if call.flags.is_true("save-config") {
@@ -95,9 +94,6 @@ fn files(call: &Invocation<'_>) -> Result {
                     continue;
                 }
             }
-        }
-        if matches!(output, OutputFormat::Yaml) && std::mem::replace(&mut printed, true) {
-            call.print("---\n");
         }
         output.print(call, &object, &format!("created{}", dry_run.suffix()))?;
     }
@@ -132,7 +128,20 @@ pub(crate) fn while_creating(fail: CommandError, source: &str) -> CommandError {
     }
 }
 
+/// Rejects the value of `--raw` unless it is a path.
+pub(crate) fn check_raw(path: &str) -> Result {
+    if path.starts_with('/') {
+        return Ok(());
+    }
+    let why = if path.is_empty() { "empty url" } else { "invalid URI for request" };
+    Err(CommandError::error(format!(
+        "--raw must be a valid URL path: parse {}: {why}",
+        object::quote::quote(path)
+    )))
+}
+
 fn raw_post(call: &Invocation<'_>, path: &str) -> Result {
+    check_raw(path)?;
     let [file] = call.flags.all("filename") else {
         return Err(CommandError::error("--raw can only use a single local file or stdin"));
     };
@@ -219,7 +228,11 @@ pub(crate) fn begin(
     let mut object = Value::object();
     object["apiVersion"] = api_version.into();
     object["kind"] = kind.into();
-    object["metadata"]["name"] = one_name(call)?.as_str().into();
+    let name = one_name(call)?;
+    if name.is_empty() {
+        return Err(CommandError::error("name must be specified"));
+    }
+    object["metadata"]["name"] = name.as_str().into();
     if namespaced && call.namespace_given() {
         object["metadata"]["namespace"] = call.namespace()?.as_str().into();
     }
@@ -231,15 +244,19 @@ pub(crate) fn tree(text: &str) -> Value {
     yaml::from_yaml(text).expect("written in the code")
 }
 
-impl CommandError {
-    fn into_unknown(self, word: &str) -> CommandError {
-        match self {
-            CommandError::Usage { command, help, .. } => CommandError::Usage {
-                says: format!("unknown command {}", object::quote::quote(word)),
-                command,
-                help,
-            },
-            other => other,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_requests_need_a_path() {
+        for (path, why) in [
+            ("/api/v1", ""),
+            ("bad", "--raw must be a valid URL path: parse \"bad\": invalid URI for request"),
+            ("", "--raw must be a valid URL path: parse \"\": empty url"),
+        ] {
+            let message = check_raw(path).err().map(|fail| fail.message()).unwrap_or_default();
+            assert_eq!(message, why);
         }
     }
 }

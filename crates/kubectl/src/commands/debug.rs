@@ -72,13 +72,19 @@ fn run(call: &Invocation<'_>) -> Result {
     let pairs = |flag: &str| -> Result<BTreeMap<&str, &str>> {
         let mut all = BTreeMap::new();
         for pair in call.flags.all(flag) {
-            let (name, value) = pair.split_once('=').ok_or_else(|| {
-                CommandError::error(format!("{pair} must be formatted as key=value"))
+            let (name, value) = pair.split_once('=').ok_or_else(|| CommandError::Usage {
+                says: format!(
+                    "invalid argument {} for \"--{flag}\" flag: {pair} must be formatted as key=value",
+                    object::quote::quote(pair)
+                ),
+                command: call.command.clone(),
+                help: "--help' for usage.",
             })?;
             all.insert(name, value);
         }
         Ok(all)
     };
+    pairs("env")?;
     let profile = Profile::of(call.flags.text("profile"))?;
     let custom = custom(call)?;
     let wish = DebugOptions { call, images: pairs("set-image")?, arguments, profile, custom };
@@ -424,7 +430,7 @@ fn pod_path(pod: &Value) -> String {
 }
 
 /// Five random letters, which make a name unique.
-fn suffix() -> String {
+pub(super) fn suffix() -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let random = ring::rand::SystemRandom::new();
     let mut bytes = [0; 5];

@@ -43,6 +43,10 @@ pub(crate) const COMMAND: Command = Command::new(
 fn run(call: &Invocation<'_>) -> Result {
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
+        super::create::check_raw(raw)?;
+        if call.flags.all("filename").len() > 1 {
+            return Err(CommandError::error("--raw can only use a single local file or stdin"));
+        }
         let bytes = call.server()?.bytes(hyper::Method::DELETE, raw, JSON, None)?;
         call.out_bytes(&bytes);
         return Ok(());
@@ -220,10 +224,23 @@ fn confirm(call: &Invocation<'_>, infos: &[Info]) -> bool {
     yes
 }
 
+/// The error about an object without a name, which has no path of its own.
+pub(crate) fn nameless(doing: &str, source: &str) -> CommandError {
+    let empty = "resource name may not be empty";
+    CommandError::error(match source {
+        "" => empty.to_owned(),
+        source => format!("error when {doing} {}: {empty}", quote(source)),
+    })
+}
+
 /// Deletes an object; returns the server's response.
 pub(crate) fn delete(call: &Invocation<'_>, info: &Info, options: &Options) -> Result<Value> {
+    // Without a name the path would be the one of the collection.
+    if info.name.is_empty() {
+        return Err(nameless("deleting", &info.source));
+    }
     if options.dry_run == DryRun::Client {
-        return call.server()?.get(&info.path());
+        return Ok(Value::Null);
     }
     let mut body = tree("{apiVersion: v1, kind: DeleteOptions}");
     body["propagationPolicy"] = options.propagation.into();

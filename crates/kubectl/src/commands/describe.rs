@@ -25,14 +25,20 @@ fn run(call: &Invocation<'_>) -> Result {
         fetch: true,
         default_namespace: true,
         all_by_default: true,
+        aggregates_unread: true,
         ..BuilderOptions::default()
     };
-    let (mut infos, mut fails) = call.select(call.args(), how)?;
+    let (infos, mut fails) = call.select(call.args(), how)?;
     if infos.is_empty() && fails.len() == 1 && fails[0].is_not_found() {
         // A name that does not exist may be a prefix of names.
         let found = by_prefix(call)?;
         if !found.is_empty() {
-            (infos, fails) = (found, Vec::new());
+            // Each ends with an empty line, and events are printed only if the flag is given.
+            let events = call.flags.is_true("show-events") && call.flags.is_set("show-events");
+            for info in &found {
+                call.print(&(describe::describe(call, info, events)? + "\n"));
+            }
+            return Ok(());
         }
     }
     // Events of several objects are printed only if the flag is given.

@@ -50,11 +50,15 @@ fn nodes(call: &Invocation<'_>) -> Result<(Vec<Info>, Vec<CommandError>)> {
     words.extend(call.args().iter().map(|word| {
         word.strip_prefix("node/").or(word.strip_prefix("nodes/")).unwrap_or(word).to_owned()
     }));
+    if call.args().iter().any(|word| word.contains('/')) {
+        // Every word names its type.
+        let of_type = |word: &String| {
+            if word.contains('/') { word.clone() } else { format!("nodes/{word}") }
+        };
+        words = call.args().iter().map(of_type).collect();
+    }
     let (infos, fails) =
         call.select(&words, BuilderOptions { fetch: true, ..BuilderOptions::default() })?;
-    if infos.is_empty() && fails.is_empty() {
-        return Err(CommandError::error("No resources found"));
-    }
     Ok((infos, fails))
 }
 
@@ -112,7 +116,11 @@ fn drain(call: &Invocation<'_>) -> Result {
     if !pending.is_empty() {
         call.print_err(&format!("There are pending nodes to be drained:{pending}"));
     }
-    CommandError::collect(fails)
+    if fails.is_empty() {
+        return Ok(());
+    }
+    // The errors of a node are an aggregate, even if there is only one: they are printed without `error: `.
+    Err(CommandError::Aggregate(fails.into_iter().flat_map(CommandError::flatten).collect()))
 }
 
 /// Evicts or deletes the pods of a node.

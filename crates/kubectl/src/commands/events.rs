@@ -89,6 +89,11 @@ fn selector(call: &Invocation<'_>) -> Result<String> {
     let Some((word, name)) = about.split_once('/') else {
         return Err(CommandError::error("--for must be in resource/name form"));
     };
+    if name.contains('/') {
+        return Err(CommandError::error(
+            "arguments in resource/name form may not have more than one slash",
+        ));
+    }
     let resource = call.resources()?.find(word).map_err(|_| {
         CommandError::Raw(format!("the server doesn't have a resource type {}", quote(word)))
     })?;

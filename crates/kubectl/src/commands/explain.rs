@@ -42,25 +42,39 @@ fn run(call: &Invocation<'_>) -> Result {
     if depth < 0 {
         return Err(CommandError::error("--max-depth must be non-negative"));
     }
-    if path.starts_with('.') || path.contains("..") {
+    if path.starts_with('.') || path.contains('[') {
         return Err(CommandError::error("invalid jsonpath syntax, first node must be field node"));
     }
-    let (word, fields) =
-        path.split_once('.').map_or((path.as_str(), ""), |(word, rest)| (word, rest));
     let known = call.resources()?;
+    // `deployments.apps` is a resource with its group, `deployments.spec` a field.
+    let names = known.all.iter().map(|r| format!("{}.{}", r.plural, r.group));
+    let whole = names
+        .filter(|name| !name.ends_with('.'))
+        .find(|name| path == name || path.starts_with(&format!("{name}.")));
+    let (word, fields) = match &whole {
+        Some(name) => (name.as_str(), path[name.len()..].trim_start_matches('.')),
+        None => path.split_once('.').map_or((path.as_str(), ""), |(word, rest)| (word, rest)),
+    };
     let mut resource = known.find(word).map_err(|fail| CommandError::Raw(fail.message()))?.clone();
+    call.warn_ambiguous(word)?;
     let version = call.flags.text("api-version");
     if !version.is_empty() {
+        if version.matches('/').count() > 1 {
+            return Err(CommandError::error(format!("unexpected GroupVersion string: {version}")));
+        }
         let (group, number) = version.split_once('/').unwrap_or(("", version));
         let found = known
             .all
             .iter()
             .find(|r| r.plural == resource.plural && r.group == group && r.version == number);
         let missing = || {
-            CommandError::error(format!(
-                "couldn't find resource for {}",
-                quote(&format!("{group}/{number}, Resource={}", resource.plural))
-            ))
+            let gvr = format!("{group}/{number}, Resource={}", resource.plural);
+            let served = known.all.iter().any(|r| r.group == group && r.version == number);
+            CommandError::error(if served {
+                format!("GVR ({gvr}) not found in OpenAPI schema")
+            } else {
+                format!("couldn't find resource for {}", quote(&gvr))
+            })
         };
         resource = found.ok_or_else(missing)?.clone();
     }
@@ -99,7 +113,9 @@ fn run(call: &Invocation<'_>) -> Result {
         let Some((_, found)) = inside["properties"].entries().find(|(name, _)| *name == field)
         else {
             call.print(&text);
-            return Err(CommandError::error(format!("field {} does not exist", quote(field))));
+            // Upstream names the last field of the path.
+            let last = fields.rsplit('.').find(|field| !field.is_empty()).unwrap_or(field);
+            return Err(CommandError::error(format!("field {} does not exist", quote(last))));
         };
         found["description"].as_str().unwrap_or_default().clone_into(&mut description);
         field.clone_into(&mut last);

@@ -190,7 +190,11 @@ fn tables(call: &Invocation<'_>, output: &OutputFormat) -> Result {
             Err(fail) => fails.push(call.explain(&part.resource, fail)),
         }
     }
-    if !sort.is_empty() {
+    if !sort.is_empty() && found.len() > 1 {
+        // Several tables are sorted as objects, which have none of the fields of their rows.
+        let mut tables: Vec<Value> = found.iter().map(|(_, table)| table.clone()).collect();
+        sort_values(&mut tables, &sort, |table| table)?;
+    } else if !sort.is_empty() {
         for (_, table) in &mut found {
             if sort_rows(table, &sort).is_err() {
                 table["rows"] = Value::Null; // upstream prints nothing then
@@ -365,6 +369,8 @@ fn objects(call: &Invocation<'_>, output: &OutputFormat) -> Result {
         }
         _ if single && found.len() == 1 => output.print(call, &found[0], "")?,
         _ if found.is_empty() && !fails.is_empty() => {}
+        OutputFormat::Columns { .. }
+            if found.is_empty() && call.flags.is_true("ignore-not-found") => {}
         _ => output.print(call, &print::list(found), "")?,
     }
     CommandError::collect(fails)

@@ -16,7 +16,12 @@ pub(crate) fn watch(call: &Invocation<'_>, output: &OutputFormat) -> Result {
     let (mut parts, fails) = get::parts(call)?;
     CommandError::collect(fails)?;
     if parts.len() != 1 {
-        return Err(CommandError::error("you may only specify a single resource type"));
+        let same = parts.iter().all(|part| part.single && part.resource == parts[0].resource);
+        return Err(CommandError::error(if same && !parts.is_empty() {
+            "you may only watch a single resource or type of resource at a time"
+        } else {
+            "you may only specify a single resource type"
+        }));
     }
     let part = parts.remove(0);
     let accept = if output.is_human() { TABLE_ACCEPT } else { JSON };
@@ -25,6 +30,11 @@ pub(crate) fn watch(call: &Invocation<'_>, output: &OutputFormat) -> Result {
         Err(fail) if fail.is_not_found() && call.flags.is_true("ignore-not-found") => return Ok(()),
         other => other?,
     };
+    if call.flags.is_set("sort-by") {
+        call.print_err(
+            "warning: --watch requested, --sort-by will be ignored for watch events received",
+        );
+    }
     let mut shown = WatchPrinter::new(call, output, &part);
     if !call.flags.is_true("watch-only") {
         shown.put(&first, "ADDED")?;
@@ -84,6 +94,12 @@ impl<'a> WatchPrinter<'a> {
                     let kind = object["kind"].as_str().unwrap_or_default();
                     item["kind"] = kind.strip_suffix("List").unwrap_or(kind).into();
                     item["apiVersion"] = object["apiVersion"].clone();
+                }
+                if self.call.flags.is_true("output-watch-events") {
+                    let mut wrapped = Value::object();
+                    wrapped["type"] = event.into();
+                    wrapped["object"] = item;
+                    item = wrapped;
                 }
                 self.output.print(self.call, &item, "")?;
             }

@@ -70,6 +70,7 @@ fn run(call: &Invocation<'_>) -> Result {
             "at most one of `sinceTime` or `sinceSeconds` may be specified",
         ));
     }
+    check_limits(call)?;
     let pods = pods(call)?;
     if pods.is_empty() {
         call.print_err(&format!("No resources found in {} namespace.", call.namespace()?));
@@ -104,6 +105,31 @@ fn run(call: &Invocation<'_>) -> Result {
     Ok(())
 }
 
+fn check_limits(call: &Invocation<'_>) -> Result {
+    let flags = &call.flags;
+    if flags.int("limit-bytes") < 0 {
+        return Err(CommandError::error("--limit-bytes must be greater than 0"));
+    }
+    if flags.duration("since") < 0 {
+        return Err(CommandError::error("--since must be greater than 0"));
+    }
+    let time = flags.text("since-time");
+    if !time.is_empty() && time.parse::<jiff::Timestamp>().is_err() {
+        // Go names the first part of the layout that does not fit.
+        let part = if time.starts_with(|c: char| c.is_ascii_digit()) { "" } else { "2006" };
+        let rest = if part.is_empty() {
+            String::new()
+        } else {
+            format!(": cannot parse {} as {}", quote(time), quote(part))
+        };
+        return Err(CommandError::error(format!(
+            "parsing time {} as \"2006-01-02T15:04:05Z07:00\"{rest}",
+            quote(time)
+        )));
+    }
+    Ok(())
+}
+
 fn pods(call: &Invocation<'_>) -> Result<Vec<Value>> {
     let namespace = call.namespace()?;
     if !call.flags.text("selector").is_empty() {
@@ -118,12 +144,10 @@ fn pods(call: &Invocation<'_>) -> Result<Vec<Value>> {
         return crate::streams::pods_of(call, word);
     }
     match pod_of(call, word) {
-        Err(CommandError::Server { status, .. })
-            if status.has_reason("NotFound") && !word.contains('/') =>
-        {
+        Err(CommandError::Server { status, .. }) if status.has_reason("NotFound") => {
             Err(CommandError::error(format!(
-                "error from server (NotFound): pods {} not found in namespace {}",
-                quote(word),
+                "error from server (NotFound): {} in namespace {}",
+                status.message(),
                 quote(&namespace)
             )))
         }

@@ -33,7 +33,6 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-#[expect(clippy::too_many_lines, reason = "the checks of upstream, in its order")]
 fn run(call: &Invocation<'_>) -> Result {
     let (inline, file) = (call.flags.text("patch"), call.flags.text("patch-file"));
     if !inline.is_empty() && !file.is_empty() {
@@ -44,14 +43,14 @@ fn run(call: &Invocation<'_>) -> Result {
             "must specify --patch or --patch-file containing the contents of the patch",
         ));
     }
-    let kind = match call.flags.text("type") {
-        "strategic" => PatchType::Strategic,
+    let kind = match call.flags.text("type").to_lowercase().as_str() {
+        "" | "strategic" => PatchType::Strategic,
         "merge" => PatchType::Merge,
         "json" => PatchType::Json,
-        other => {
+        _ => {
             return Err(CommandError::error(format!(
                 "--type must be one of [json merge strategic], not {}",
-                quote(other)
+                quote(call.flags.text("type"))
             )));
         }
     };
@@ -85,27 +84,18 @@ fn run(call: &Invocation<'_>) -> Result {
         CommandError::error(format!("unable to parse {}: {error}", quote(&text)))
     })?;
     for info in infos {
-        if local {
+        if local || dry_run == DryRun::Client {
             let patched = patched_here(&info.object, &patch, kind)?;
-            let same = patched == info.object;
-            output.print(call, &patched, if same { "patched (no change)" } else { "patched" })?;
-            continue;
-        }
-        if dry_run == DryRun::Client {
-            let patched = patched_here(&info.object, &patch, kind)?;
-            output.print(call, &patched, "patched")?;
+            output.print(call, &patched, operation(patched == info.object))?;
             continue;
         }
         match call.server()?.patch(&(info.path() + &sub + &query), kind, &patch) {
             Ok(mut object) => {
+                let same = object == info.object;
                 if dry_run == DryRun::No {
                     ChangeCause::of(call).send(call, &info, &mut object)?;
                 }
-                let same = object["metadata"]["resourceVersion"]
-                    == info.object["metadata"]["resourceVersion"];
-                let done =
-                    if same && dry_run == DryRun::No { "patched (no change)" } else { "patched" };
-                output.print(call, &object, &format!("{done}{}", dry_run.suffix()))?;
+                output.print(call, &object, operation(same))?;
             }
             Err(CommandError::Server { status, .. })
                 if status.has_reason("UnsupportedMediaType") =>
@@ -121,6 +111,11 @@ fn run(call: &Invocation<'_>) -> Result {
         }
     }
     CommandError::collect(fails)
+}
+
+/// What is printed behind the name. Upstream's printer replaces the suffix of a dry run by it.
+fn operation(same: bool) -> &'static str {
+    if same { "patched (no change)" } else { "patched" }
 }
 
 fn check_local(call: &Invocation<'_>, local: bool, dry_run: DryRun) -> Result {

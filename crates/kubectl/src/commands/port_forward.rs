@@ -80,6 +80,15 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
     // Anything after a second colon is ignored.
     let remote = remote.split(':').next().unwrap_or_default();
     let name = |value: &Value| value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let is_number = |port: &str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    for (which, port) in [("local", local), ("remote", remote)] {
+        if is_number(port) && port.parse::<u16>().is_err() {
+            return Err(CommandError::error(format!(
+                "error parsing {which} port '{port}': strconv.ParseUint: parsing {}: value out of range",
+                object::quote::quote(port)
+            )));
+        }
+    }
     let containers = || pod["spec"]["containers"].items().iter().flat_map(|c| c["ports"].items());
     let named = |wanted: &str| {
         containers()
@@ -94,10 +103,11 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
                     || port["port"].as_i64().is_some_and(|n| n.to_string() == remote)
             };
             let Some(port) = ports.iter().find(same) else {
-                return Err(CommandError::error(format!(
-                    "Service {} does not have a service port {remote}",
-                    name(service)
-                )));
+                return Err(CommandError::error(if remote.parse::<u16>().is_ok() {
+                    format!("Service {} does not have a service port {remote}", name(service))
+                } else {
+                    format!("Service '{}' does not have a named port '{remote}'", name(service))
+                }));
             };
             match &port["targetPort"] {
                 Value::Int(n) => Some(*n),
@@ -116,12 +126,17 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
             name(pod)
         )));
     };
+    if target == 0 {
+        return Err(CommandError::error("remote port must be > 0"));
+    }
     let local = match local {
         "" => 0,
         local if local == remote && local.parse::<u16>().is_err() => target,
         local => local.parse().map_err(|_| {
+            let why =
+                if local.parse::<u64>().is_ok() { "value out of range" } else { "invalid syntax" };
             CommandError::error(format!(
-                "error parsing local port {}: invalid syntax",
+                "error parsing local port '{local}': strconv.ParseUint: parsing {}: {why}",
                 object::quote::quote(local)
             ))
         })?,

@@ -50,6 +50,7 @@ fn run(call: &Invocation<'_>) -> Result {
     let dry_run = check(call)?;
     let raw = call.flags.text("raw");
     if !raw.is_empty() {
+        super::create::check_raw(raw)?;
         let [file] = call.flags.all("filename") else {
             return Err(CommandError::error("--raw can only use a single local file or stdin"));
         };
@@ -90,6 +91,7 @@ fn check(call: &Invocation<'_>) -> Result<DryRun> {
     if !call.has_files() {
         return Err(CommandError::error("must specify one of -f and -k"));
     }
+    super::delete::propagation(call)?;
     let (dry_run, force) = (DryRun::of(call)?, call.flags.is_true("force"));
     if call.flags.int("grace-period") >= 0 && !force {
         return Err(CommandError::error("--grace-period must have --force specified"));
@@ -110,6 +112,9 @@ fn one(
     dry_run: DryRun,
     query: &str,
 ) -> Result<Value> {
+    if info.name.is_empty() {
+        return Err(super::delete::nameless("replacing", &info.source));
+    }
     if dry_run == DryRun::Client {
         return Ok(object);
     }

@@ -73,9 +73,13 @@ fn restart(call: &Invocation<'_>) -> Result {
     let output = OutputFormat::of(call, false)?;
     let (infos, mut fails) = workloads(call)?;
     if infos.is_empty() && fails.is_empty() {
-        call.print_err("No resources found in the namespace");
+        call.print_err(&format!("No resources found in {} namespace.", call.namespace()?));
     }
     for info in infos {
+        if let Err(fail) = info.resource.require_type() {
+            fails.push(fail);
+            continue;
+        }
         let known = info.resource.group == "apps"
             && matches!(info.resource.kind.as_str(), "Deployment" | "DaemonSet" | "StatefulSet");
         if !known {
@@ -111,8 +115,15 @@ fn restart(call: &Invocation<'_>) -> Result {
 fn pause(call: &Invocation<'_>, pause: bool) -> Result {
     let output = OutputFormat::of(call, false)?;
     let (infos, mut fails) = workloads(call)?;
+    if infos.is_empty() && fails.is_empty() {
+        call.print_err(&format!("No resources found in {} namespace.", call.namespace()?));
+    }
     let (doing, done) = if pause { ("pausing", "paused") } else { ("resuming", "resumed") };
     for info in infos {
+        if let Err(fail) = info.resource.require_type() {
+            fails.push(fail);
+            continue;
+        }
         if info.resource.kind != "Deployment" {
             fails.push(CommandError::error(format!(
                 "{} {doing} is not supported",

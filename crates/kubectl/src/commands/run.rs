@@ -66,7 +66,7 @@ const REMOVAL: &[Flag] = &[
 fn run(call: &Invocation<'_>) -> Result {
     let flags = &call.flags;
     let Some(name) = call.args().first() else {
-        return Err(call.usage("NAME is required for run"));
+        return Err(CommandError::error("NAME is required for run"));
     };
     let image = flags.text("image");
     if image.is_empty() {
@@ -76,6 +76,7 @@ fn run(call: &Invocation<'_>) -> Result {
     let path =
         path.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(path, |(path, _)| path);
     if path.is_empty()
+        || image.ends_with(':')
         || path.chars().any(char::is_whitespace)
         || path.rsplit('/').next().is_some_and(|last| last.chars().any(char::is_uppercase))
     {
@@ -106,7 +107,7 @@ fn run(call: &Invocation<'_>) -> Result {
     if flags.is_true("expose") && flags.text("port").is_empty() {
         return Err(CommandError::error("--port must be set when exposing a service"));
     }
-    check_restart(flags.text("restart"))?;
+    let restart = restart_policy(flags.text("restart"), flags.is_true("stdin"))?;
     let policy = flags.text("image-pull-policy");
     if !matches!(policy, "" | "Always" | "IfNotPresent" | "Never") {
         return Err(CommandError::error(format!(
@@ -114,7 +115,7 @@ fn run(call: &Invocation<'_>) -> Result {
         )));
     }
     let output = OutputFormat::of(call, false)?;
-    let mut pod = pod(call, name)?;
+    let mut pod = pod(call, name, restart)?;
     overrides(call, &mut pod)?;
     ChangeCause::of(call).annotate(&mut pod);
     if flags.is_true("save-config") && dry_run != DryRun::Client {
@@ -147,25 +148,25 @@ fn run(call: &Invocation<'_>) -> Result {
         }
         return ended;
     }
-    for (at, object) in made.iter().enumerate() {
-        if at > 0 && matches!(output, OutputFormat::Yaml) {
-            call.print("---\n");
-        }
+    for object in &made {
         output.print_declared(call, object, &format!("created{}", dry_run.suffix()))?;
     }
     CommandError::collect(fails)
 }
 
-fn check_restart(restart: &str) -> Result {
-    if matches!(restart, "Always" | "OnFailure" | "Never") {
-        return Ok(());
+fn restart_policy(restart: &str, interactive: bool) -> Result<&str> {
+    match restart {
+        "" if interactive => return Ok("OnFailure"),
+        "" => return Ok("Always"),
+        "Always" | "OnFailure" | "Never" => return Ok(restart),
+        _ => {}
     }
     Err(CommandError::error(format!(
         "invalid restart policy: {restart}, valid values are: Always, OnFailure, Never"
     )))
 }
 
-fn pod(call: &Invocation<'_>, name: &str) -> Result<Value> {
+fn pod(call: &Invocation<'_>, name: &str, restart: &str) -> Result<Value> {
     let flags = &call.flags;
     let mut pod = tree("{apiVersion: v1, kind: Pod, spec: {dnsPolicy: ClusterFirst}, status: {}}");
     pod["metadata"]["name"] = name.into();
@@ -183,7 +184,7 @@ fn pod(call: &Invocation<'_>, name: &str) -> Result<Value> {
     }
     for pair in flags.all("annotations") {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(CommandError::error(format!("unexpected annotation spec: {pair}")));
+            return Err(CommandError::error(format!("invalid annotations format: {pair}")));
         };
         pod["metadata"]["annotations"][name] = value.into();
     }
@@ -200,12 +201,15 @@ fn pod(call: &Invocation<'_>, name: &str) -> Result<Value> {
     }
     let mut variables = Vec::new();
     for pair in flags.all("env") {
-        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+        let is_name = |name: &str| object::names::env_var_name(name).is_empty();
+        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| is_name(name)) else {
             return Err(CommandError::error(format!("invalid env: {pair}")));
         };
         let mut variable = Value::object();
         variable["name"] = name.into();
-        variable["value"] = value.into();
+        if !value.is_empty() {
+            variable["value"] = value.into();
+        }
         variables.push(variable);
     }
     if !variables.is_empty() {
@@ -232,11 +236,12 @@ fn pod(call: &Invocation<'_>, name: &str) -> Result<Value> {
         container["tty"] = true.into();
     }
     pod["spec"]["containers"] = Value::List([container].into_iter().collect());
-    pod["spec"]["restartPolicy"] = flags.text("restart").into();
+    pod["spec"]["restartPolicy"] = restart.into();
     Ok(pod)
 }
 
-fn overrides(call: &Invocation<'_>, pod: &mut Value) -> Result {
+/// Applies `--overrides`.
+pub(super) fn overrides(call: &Invocation<'_>, pod: &mut Value) -> Result {
     let text = call.flags.text("overrides");
     if text.is_empty() {
         return Ok(());
@@ -253,6 +258,7 @@ fn overrides(call: &Invocation<'_>, pod: &mut Value) -> Result {
             return Err(CommandError::error(format!("invalid override type: {other}")));
         }
     }
+    crate::print::typed::fill_zero_values(pod);
     Ok(())
 }
 

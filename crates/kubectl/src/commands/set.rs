@@ -85,6 +85,7 @@ fn change_all(
     let mut fails = Vec::new();
     let mut changes = Vec::new();
     for info in infos {
+        info.resource.require_type()?;
         let mut object = info.object.clone();
         match change(&mut object, &mut fails) {
             Ok(true) => {

@@ -2,7 +2,7 @@
 
 use object::{Value, names, quote::quote};
 
-use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, SELECTOR, write_query};
+use super::{ALL, Command, DRY_RUN, DryRun, FIELD_MANAGER, SELECTOR, VALIDATE, write_query};
 use crate::{
     error::{CommandError, Result},
     flags::Flag,
@@ -14,7 +14,7 @@ use crate::{
 
 pub(crate) const COMMAND: Command = Command::new(
     "taint",
-    &[SELECTOR, ALL, DRY_RUN, FIELD_MANAGER, print::FLAGS, &[Flag::bool("overwrite")]],
+    &[SELECTOR, ALL, DRY_RUN, FIELD_MANAGER, VALIDATE, print::FLAGS, &[Flag::bool("overwrite")]],
     run,
 );
 
@@ -30,6 +30,11 @@ fn run(call: &Invocation<'_>) -> Result {
     let is_change = |word: &String| word.contains('=') || word.contains(':') || word.ends_with('-');
     let split = call.args().iter().position(is_change).unwrap_or(call.args().len());
     let (words, changes) = call.args().split_at(split);
+    if let Some(word) = changes.iter().find(|word| !is_change(word)) {
+        return Err(CommandError::error(format!(
+            "all resources must be specified before taint changes: {word}"
+        )));
+    }
     if words.is_empty() {
         return Err(CommandError::error(
             "one or more resources must be specified as <resource> <name>",
@@ -40,7 +45,7 @@ fn run(call: &Invocation<'_>) -> Result {
     }
     let selecting = !call.flags.text("selector").is_empty() || call.flags.is_true("all");
     let (put, remove) = read(call, changes)?;
-    if words.len() < 2 && !selecting && !words[0].contains('/') {
+    if words.len() < 2 && !selecting {
         return Err(CommandError::error(
             "at least one resource name must be specified since 'all' parameter is not set",
         ));
@@ -52,19 +57,22 @@ fn run(call: &Invocation<'_>) -> Result {
             let shown = if taint.effect.is_empty() {
                 format!("{}=", taint.key)
             } else {
-                format!("{}=:{}", taint.key, taint.effect)
+                format!("{}={}", taint.key, taint.effect)
             };
             return Err(CommandError::error(format!(
                 "can not both modify and remove the following taint(s) in the same command: {shown}"
             )));
         }
     }
-    let kind = words[0].split('/').next().unwrap_or_default();
-    if !matches!(kind.to_lowercase().as_str(), "node" | "nodes" | "no") {
+    let kind = words[0].as_str();
+    let found = call.resources()?.find(kind).map_err(|fail| CommandError::Raw(fail.message()))?;
+    if found.qualified() != "nodes" {
         return Err(CommandError::error(format!(
             "invalid resource type {kind}, only node types are supported"
         )));
     }
+    // Names are not read if a selector or --all chooses the nodes.
+    let words = if selecting { &words[..1] } else { words };
     let dry_run = DryRun::of(call)?;
     let output = OutputFormat::of(call, false)?;
     let query = write_query(call, dry_run, "kubectl-taint")?;
@@ -98,6 +106,9 @@ fn read(call: &Invocation<'_>, changes: &[String]) -> Result<(Vec<Taint>, Vec<Ta
             }
         };
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if value.contains('=') {
+            return Err(call.usage(format!("invalid taint spec: {spec}")));
+        }
         let bad = names::qualified_name(key);
         if !bad.is_empty() {
             return Err(wrong(bad.join("; ")));

@@ -28,7 +28,8 @@ pub(crate) fn check_match(call: &Invocation<'_>) -> Result {
 
 fn run(call: &Invocation<'_>) -> Result {
     let format = call.flags.text("output");
-    if !matches!(format, "" | "json" | "yaml") {
+    let unset = format.is_empty() && !call.flags.is_set("output");
+    if !unset && !matches!(format, "json" | "yaml") {
         return Err(CommandError::error("--output must be 'yaml' or 'json'"));
     }
     if !call.args().is_empty() {

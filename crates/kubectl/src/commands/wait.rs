@@ -37,6 +37,27 @@ enum WaitCondition {
     JsonPath { template: jsonpath::Template, value: Option<String> },
 }
 
+/// Splits `{.status.phase}=Running` into the path and the value. A double `==` is part of the path.
+fn split_json_path(text: &str) -> Result<(String, Option<String>)> {
+    let mut parts = vec![String::new()];
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let last = parts.len() - 1;
+        match c {
+            '=' if chars.next_if_eq(&'=').is_some() => parts[last] += "==",
+            '=' => parts.push(String::new()),
+            c => parts[last].push(c),
+        }
+    }
+    match <[String; 2]>::try_from(parts) {
+        Ok([path, value]) => Ok((path, Some(value.trim_matches(['\'', '"']).to_owned()))),
+        Err(parts) if parts.len() == 1 => Ok((parts.concat(), None)),
+        Err(_) => Err(CommandError::error(
+            "jsonpath wait format must be --for=jsonpath='{.status.readyReplicas}'=3 or --for=jsonpath='{.status.readyReplicas}'",
+        )),
+    }
+}
+
 impl WaitCondition {
     fn parse(text: &str) -> Result<Self> {
         let lower = text.to_lowercase();
@@ -52,12 +73,16 @@ impl WaitCondition {
         }
         if let Some(path) = text.strip_prefix("jsonpath=") {
             let path = path.trim_matches(['\'', '"']);
-            let (path, value) = match path.rfind("}=") {
-                Some(at) => {
-                    (&path[..=at], Some(path[at + 2..].trim_matches(['\'', '"']).to_owned()))
-                }
-                None => (path, None),
-            };
+            if path.is_empty() {
+                return Err(CommandError::error("jsonpath expression cannot be empty"));
+            }
+            let (path, value) = split_json_path(path)?;
+            let path = path.trim_matches(['\'', '"']);
+            if path == "{}" {
+                return Err(CommandError::error(
+                    "unexpected path string, expected a 'name1.name2' or '.name1.name2' or '{name1.name2}' or '{.name1.name2}'",
+                ));
+            }
             if value.as_deref() == Some("") {
                 return Err(CommandError::error(
                     "jsonpath wait has to have a value after equal sign, like --for=jsonpath='{.status.readyReplicas}'=3",
@@ -118,6 +143,9 @@ impl WaitCondition {
 }
 
 fn run(call: &Invocation<'_>) -> Result {
+    if !call.flags.is_set("for") {
+        return Err(CommandError::error("unrecognized condition: []"));
+    }
     let condition = WaitCondition::parse(call.flags.text("for"))?;
     if call.flags.is_true("local") {
         return Err(CommandError::error("--local is not supported"));
@@ -149,10 +177,13 @@ fn run(call: &Invocation<'_>) -> Result {
     for info in infos {
         let left = seconds - started.elapsed().as_secs_f64();
         if timeout > 0 && left <= 0.0 {
-            fails.push(CommandError::Raw(format!(
-                "timed out waiting for the condition on {}/{}",
-                info.resource.plural, info.name
-            )));
+            fails.push(CommandError::Raw(match condition {
+                WaitCondition::Delete => "context deadline exceeded".to_owned(),
+                _ => format!(
+                    "timed out waiting for the condition on {}/{}",
+                    info.resource.plural, info.name
+                ),
+            }));
             continue;
         }
         match wait_one(call, &info, &condition, left) {

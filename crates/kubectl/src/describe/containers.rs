@@ -33,6 +33,10 @@ pub(super) fn containers(
         let profile = &container["securityContext"]["seccompProfile"];
         if !profile.is_null() {
             sheet.line(2, &format!("SeccompProfile:\t{}", text(&profile["type"])));
+            if text(&profile["type"]) == "Localhost" {
+                let file = text(&profile["localhostProfile"]);
+                sheet.line(3, &format!("LocalhostProfile:\t{file}"));
+            }
         }
         for (field, title) in [("command", "Command:"), ("args", "Args:")] {
             if !container[field].items().is_empty() {
@@ -129,6 +133,19 @@ fn state(title: &str, state: &Value, sheet: &mut DescribeWriter) {
     }
 }
 
+/// Escapes a path as Go's `url.URL` does.
+fn escape_path(path: &str) -> String {
+    let mut escaped = String::new();
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@!'()*".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped += &format!("%{byte:02X}");
+        }
+    }
+    escaped
+}
+
 fn probe(probe: &Value) -> String {
     let attributes = format!(
         "delay={}s timeout={}s period={}s successThreshold={} failureThreshold={}",
@@ -148,7 +165,7 @@ fn probe(probe: &Value) -> String {
             "http-get {scheme}://{}:{}{} {attributes}",
             text(&get["host"]),
             either(&get["port"]),
-            text(&get["path"])
+            escape_path(text(&get["path"]))
         )
     } else if !probe["tcpSocket"].is_null() {
         format!(
@@ -407,8 +424,9 @@ impl Fields for Value {
 
 /// Formats each toleration as `key=value:Effect op=…`.
 pub(super) fn tolerations(list: &Value) -> Vec<String> {
-    let mut all: Vec<String> = list
-        .items()
+    let mut sorted = list.items().to_vec();
+    sorted.sort_by(|a, b| text(&a["key"]).cmp(text(&b["key"])));
+    sorted
         .iter()
         .map(|toleration| {
             let (key, value, effect) =
@@ -429,7 +447,31 @@ pub(super) fn tolerations(list: &Value) -> Vec<String> {
             }
             line
         })
-        .collect();
-    all.sort();
-    all
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerations_are_sorted_by_key_only() {
+        let list = object::yaml::from_yaml(
+            "[{key: b, operator: Exists, effect: NoSchedule}, {operator: Exists}, {key: a, value: c, effect: NoExecute, tolerationSeconds: 0}]",
+        )
+        .expect("YAML");
+        assert_eq!(
+            tolerations(&list),
+            ["op=Exists", "a=c:NoExecute for 0s", "b:NoSchedule op=Exists"]
+        );
+    }
+
+    #[test]
+    fn paths_of_probes_are_escaped_as_in_urls() {
+        for (path, shown) in
+            [("/healthz", "/healthz"), ("/a?b=c", "/a%3Fb=c"), ("/a b#ü", "/a%20b%23%C3%BC")]
+        {
+            assert_eq!(escape_path(path), shown);
+        }
+    }
 }

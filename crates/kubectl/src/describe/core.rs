@@ -310,7 +310,11 @@ pub(super) fn claim(call: &Invocation<'_>, claim: &Value, sheet: &mut DescribeWr
     let modes = access_modes(&status["accessModes"]);
     sheet.field(
         "Capacity",
-        if bound { either(&status["capacity"]["storage"]) } else { String::new() },
+        match &status["capacity"]["storage"] {
+            _ if !bound => String::new(),
+            Value::Null => "0".to_owned(),
+            storage => either(storage),
+        },
     );
     sheet.field("Access Modes", if bound { modes } else { String::new() });
     sheet.optional_field("VolumeMode", &spec["volumeMode"]);

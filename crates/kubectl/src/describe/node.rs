@@ -140,7 +140,7 @@ fn pods(call: &Invocation<'_>, node: &Value, sheet: &mut DescribeWriter) -> Resu
         format!("{sum} ({}%)", percent(sum, &quantity(&allocatable[name])))
     };
     for pod in all {
-        let of = |kind: &str, name: &str| part(&total(pod, kind, name), name);
+        let of = |kind: &str, name: &str| pod_share(&total(pod, kind, name), &allocatable[name]);
         let meta = &pod["metadata"];
         let age = age::age_since(text(&meta["creationTimestamp"]), call.now());
         sheet.line(
@@ -195,6 +195,15 @@ fn pods(call: &Invocation<'_>, node: &Value, sheet: &mut DescribeWriter) -> Resu
         sheet.line(1, &format!("{name}\t{}\t{}", sum("requests", name), sum("limits", name)));
     }
     Ok(())
+}
+
+/// The share that a pod takes. Go makes the smallest number of a share of nothing; upstream checks for it in the sums
+/// only.
+fn pod_share(sum: &Quantity, allocatable: &Value) -> String {
+    match quantity(allocatable) {
+        none if none.milli_value() == 0 => format!("{sum} ({}%)", i64::MIN),
+        whole => format!("{sum} ({}%)", percent(sum, &whole)),
+    }
 }
 
 fn quantity(value: &Value) -> Quantity {

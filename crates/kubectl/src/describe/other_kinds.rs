@@ -178,15 +178,15 @@ pub(super) fn disruption_budget(object: &Value, sheet: &mut DescribeWriter) {
     let (spec, status) = (&object["spec"], &object["status"]);
     sheet.field("Name", text(&object["metadata"]["name"]));
     sheet.field("Namespace", text(&object["metadata"]["namespace"]));
-    if spec["minAvailable"].is_null() {
-        sheet.field("Max unavailable", either(&spec["maxUnavailable"]));
-    } else {
+    if !spec["minAvailable"].is_null() {
         sheet.field("Min available", either(&spec["minAvailable"]));
+    } else if !spec["maxUnavailable"].is_null() {
+        sheet.field("Max unavailable", either(&spec["maxUnavailable"]));
     }
     let selects = !spec["selector"].is_null();
     sheet.field(
         "Selector",
-        if selects { workload::selector(&spec["selector"]) } else { "<unset>".to_owned() },
+        if selects { workload::selector_or_none(&spec["selector"]) } else { "<unset>".to_owned() },
     );
     sheet.line(0, "Status:");
     for (title, field) in [
@@ -205,7 +205,13 @@ pub(super) fn priority_class(object: &Value, sheet: &mut DescribeWriter) {
     sheet.field("GlobalDefault", object["globalDefault"].as_bool().unwrap_or(false));
     sheet.field("PreemptionPolicy", text(&object["preemptionPolicy"]));
     sheet.field("Description", text(&object["description"]));
-    sheet.annotations("Annotations", &object["metadata"]["annotations"]);
+    // Upstream formats them as it formats labels.
+    let annotations = object["metadata"]["annotations"]
+        .entries()
+        .map(|(name, value)| format!("{name}={}", text(value)))
+        .collect::<Vec<_>>();
+    let none = "<none>".to_owned();
+    sheet.field("Annotations", if annotations.is_empty() { none } else { annotations.join(",") });
 }
 
 pub(super) fn binding(object: &Value, sheet: &mut DescribeWriter) {

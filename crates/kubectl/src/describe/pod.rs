@@ -2,7 +2,9 @@
 
 use object::Value;
 
-use super::{containers, controller, describe_writer::DescribeWriter, format_time, number, text};
+use super::{
+    containers, controller, describe_writer::DescribeWriter, format_time, number, text, workload,
+};
 use crate::{invocation::Invocation, print::age};
 
 #[expect(clippy::too_many_lines, reason = "one sheet, from top to bottom")]
@@ -103,29 +105,32 @@ pub(super) fn describe(call: &Invocation<'_>, pod: &Value, sheet: &mut DescribeW
     sheet.field("QoS Class", qos(pod));
     sheet.labels("Node-Selectors", &spec["nodeSelector"]);
     sheet.column("Tolerations", &containers::tolerations(&spec["tolerations"]));
-    let spread = spec["topologySpreadConstraints"].items();
-    if !spread.is_empty() {
-        let mut lines: Vec<String> = spread
-            .iter()
-            .map(|constraint| {
-                let mut line = format!(
-                    "{}:{} when max skew {} is exceeded",
-                    text(&constraint["topologyKey"]),
-                    text(&constraint["whenUnsatisfiable"]),
-                    number(&constraint["maxSkew"])
-                );
-                if let Ok(selector) =
-                    object::selector::Selector::from_label_selector(&constraint["labelSelector"])
-                    && !constraint["labelSelector"].is_null()
-                {
-                    line += &format!(" for selector {selector}");
-                }
-                line
-            })
-            .collect();
-        lines.sort();
-        sheet.column("Topology Spread Constraints", &lines);
+    topology_spread("Topology Spread Constraints", spec, sheet);
+}
+
+/// Describes the topology spread constraints of a pod or a pod template.
+pub(super) fn topology_spread(title: &str, spec: &Value, sheet: &mut DescribeWriter) {
+    let mut constraints = spec["topologySpreadConstraints"].items().to_vec();
+    if constraints.is_empty() {
+        return;
     }
+    constraints.sort_by(|a, b| text(&a["topologyKey"]).cmp(text(&b["topologyKey"])));
+    let line = |constraint: &Value| {
+        let mut line = format!(
+            "{}:{} when max skew {} is exceeded",
+            text(&constraint["topologyKey"]),
+            text(&constraint["whenUnsatisfiable"]),
+            number(&constraint["maxSkew"])
+        );
+        if !constraint["labelSelector"].is_null() {
+            line += &format!(
+                " for selector {}",
+                workload::selector_or_none(&constraint["labelSelector"])
+            );
+        }
+        line
+    };
+    sheet.column(title, &constraints.iter().map(line).collect::<Vec<_>>());
 }
 
 /// The QoS class from the status, or computed from requests and limits.

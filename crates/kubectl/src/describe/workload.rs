@@ -32,12 +32,21 @@ pub(super) fn template(template: &Value, sheet: &mut DescribeWriter) {
     }
     containers::containers("Containers", &spec["containers"], None, &object::NULL, sheet);
     containers::volumes(&spec["volumes"], "  ", sheet);
+    super::pod::topology_spread("  Topology Spread Constraints", spec, sheet);
     sheet.optional_field("  Priority Class Name", &spec["priorityClassName"]);
     sheet.labels("  Node-Selectors", &spec["nodeSelector"]);
     sheet.column("  Tolerations", &containers::tolerations(&spec["tolerations"]));
 }
 
 /// Formats a LabelSelector.
+/// A label selector; `<none>` if it selects everything.
+pub(super) fn selector_or_none(tree: &Value) -> String {
+    match selector(tree).as_str() {
+        "" => "<none>".to_owned(),
+        selector => selector.to_owned(),
+    }
+}
+
 pub(super) fn selector(tree: &Value) -> String {
     Selector::from_label_selector(tree)
         .map_or_else(|error| error.to_string(), |selector| selector.to_string())

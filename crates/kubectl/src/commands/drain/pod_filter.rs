@@ -68,13 +68,10 @@ pub(super) fn pods(call: &Invocation<'_>, node: &str, selector: &Selector) -> Re
     }
     pods.warnings.sort();
     errors.sort();
-    let texts =
-        errors.iter().map(|(text, names)| format!("cannot delete {text}: {}", names.join(", ")));
-    match &texts.collect::<Vec<_>>()[..] {
-        [] => Ok(pods),
-        [one] => Err(CommandError::error(one)),
-        several => Err(CommandError::error(format!("[{}]", several.join(", ")))),
-    }
+    let refused = errors.iter().map(|(text, names)| {
+        CommandError::error(format!("cannot delete {text}: {}", names.join(", ")))
+    });
+    CommandError::collect(refused.collect()).map(|()| pods)
 }
 
 fn note(all: &mut Vec<(String, Vec<String>)>, text: String, pod: &Value) {

@@ -41,11 +41,7 @@ pub(super) fn pods(call: &Invocation<'_>, pods: &[Value], dry_run: DryRun) -> Re
                 failures.push(failure.message());
             }
         }
-        match &failures[..] {
-            [] => Ok(()),
-            [one] => Err(CommandError::error(one)),
-            several => Err(CommandError::error(format!("[{}]", several.join(", ")))),
-        }
+        CommandError::collect(failures.into_iter().map(CommandError::error).collect())
     })
 }
 

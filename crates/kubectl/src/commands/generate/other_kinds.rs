@@ -157,7 +157,8 @@ fn service(call: &Invocation<'_>, kind: &str) -> Result {
 
 /// Parses a port: `80`, `80:8080`, `80:http`.
 fn tcp_port(text: &str) -> Result<Value> {
-    let (first, second) = text.split_once(':').map_or((text, None), |(a, b)| (a, Some(b)));
+    let mut parts = text.split(':');
+    let (first, second) = (parts.next().unwrap_or_default(), parts.next());
     let number: u32 = first.parse().map_err(|_| {
         CommandError::error(format!("strconv.ParseUint: parsing {}: invalid syntax", quote(first)))
     })?;
@@ -206,8 +207,7 @@ fn ingress(call: &Invocation<'_>) -> Result {
         })?);
     }
     for annotation in call.flags.all("annotation") {
-        let Some((name, value)) = annotation.split_once('=').filter(|(name, _)| !name.is_empty())
-        else {
+        let Some((name, value)) = annotation.split_once('=') else {
             return Err(CommandError::error(format!(
                 "annotation {annotation} is invalid and should be in format key=[value]"
             )));
@@ -217,10 +217,8 @@ fn ingress(call: &Invocation<'_>) -> Result {
     if !default.is_empty() {
         let wrong =
             || CommandError::error("default-backend should be in format servicename:serviceport");
-        let (service, port) = default
-            .split_once(':')
-            .filter(|(s, p)| !s.is_empty() && !p.is_empty())
-            .ok_or_else(wrong)?;
+        let (service, port) =
+            default.split_once(':').filter(|(_, port)| !port.contains(':')).ok_or_else(wrong)?;
         object["spec"]["defaultBackend"] = backend(service, port);
     }
     let class = call.flags.text("class");
@@ -295,8 +293,9 @@ impl Rule {
         }
         let tls = match tls {
             None => None,
-            Some("tls") => Some(String::new()),
-            Some(tls) => Some(tls.strip_prefix("tls=")?.to_owned()),
+            // What follows a comma is not checked; only the name of a secret is read from it.
+            Some(tls) if tls.contains(',') => None,
+            Some(tls) => Some(tls.split('=').nth(1).unwrap_or_default().to_owned()),
         };
         Some(Self {
             host: host.into(),
@@ -357,6 +356,9 @@ fn disruption_budget(call: &Invocation<'_>) -> Result {
         call.flags.text("max-unavailable"),
         call.flags.text("selector"),
     );
+    if selector.is_empty() {
+        return Err(CommandError::error("a selector must be specified"));
+    }
     if least.is_empty() && most.is_empty() {
         return Err(CommandError::error(
             "one of min-available or max-unavailable must be specified",
@@ -367,8 +369,12 @@ fn disruption_budget(call: &Invocation<'_>) -> Result {
             "min-available and max-unavailable cannot be both specified",
         ));
     }
-    if selector.is_empty() {
-        return Err(CommandError::error("a selector must be specified"));
+    for (flag, text) in [("min-available", least), ("max-unavailable", most)] {
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if !text.is_empty() && !is_number {
+            return Err(CommandError::error(format!("invalid format specified for {flag}")));
+        }
     }
     object["spec"]["selector"] = label_selector(selector)?;
     let number = |text: &str| text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);

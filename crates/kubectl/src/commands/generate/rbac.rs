@@ -59,9 +59,6 @@ const VERBS: &[&str] = &[
     "bind",
     "escalate",
     "impersonate",
-    "approve",
-    "sign",
-    "attest",
     "*",
 ];
 
@@ -146,14 +143,14 @@ fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
     if verbs.is_empty() {
         return Err(CommandError::error("at least one verb must be specified"));
     }
-    if call.flags.all("resource").is_empty() {
-        return Err(CommandError::error("at least one resource must be specified"));
-    }
+    let verbs =
+        if verbs.iter().any(|verb| verb == "*") { vec!["*".to_owned()] } else { dedup(verbs) };
     for verb in verbs.iter().filter(|verb| !VERBS.contains(&verb.as_str())) {
         call.print_err(&format!("Warning: '{verb}' is not a standard resource verb"));
     }
-    let verbs =
-        if verbs.iter().any(|verb| verb == "*") { vec!["*".to_owned()] } else { dedup(verbs) };
+    if call.flags.all("resource").is_empty() {
+        return Err(CommandError::error("at least one resource must be specified"));
+    }
     let mut groups: Vec<(String, Vec<String>)> = Vec::new();
     let mut message = call.flags.all("resource");
     let every = ["*".to_owned()];
@@ -165,9 +162,7 @@ fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
         let (group, plural) = if name == "*" {
             (String::new(), "*".to_owned())
         } else {
-            let found =
-                call.resources()?.find(name).map_err(|fail| CommandError::Raw(fail.message()))?;
-            (found.group.clone(), found.plural.clone())
+            resource(call, name, &verbs)?
         };
         let full = if sub.is_empty() { plural } else { format!("{plural}/{sub}") };
         match groups.iter_mut().find(|(other, _)| *other == group) {
@@ -189,6 +184,53 @@ fn rules(call: &Invocation<'_>) -> Result<Vec<Value>> {
         rule
     };
     Ok(groups.into_iter().map(rule).collect())
+}
+
+/// Verbs that only some resources have: verb, group, resource.
+const SPECIAL_VERBS: &[(&str, &str, &str)] = &[
+    ("use", "policy", "podsecuritypolicies"),
+    ("use", "extensions", "podsecuritypolicies"),
+    ("bind", GROUP, "roles"),
+    ("bind", GROUP, "clusterroles"),
+    ("escalate", GROUP, "roles"),
+    ("escalate", GROUP, "clusterroles"),
+    ("impersonate", "", "users"),
+    ("impersonate", "", "serviceaccounts"),
+    ("impersonate", "", "groups"),
+    ("impersonate", "authentication.k8s.io", "userextras"),
+];
+
+/// The group and plural of the resource that `name` means, such as `deploy` or `pods.metrics.k8s.io`. Resources of
+/// special verbs need not be served.
+fn resource(call: &Invocation<'_>, name: &str, verbs: &[String]) -> Result<(String, String)> {
+    let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+    if plural.is_empty() {
+        return Err(CommandError::error(
+            "resource must be specified if apiGroup/subresource specified",
+        ));
+    }
+    let found = call.resources()?.find(name);
+    let (group, plural) = found
+        .as_ref()
+        .map_or((group, plural), |found| (found.group.as_str(), found.plural.as_str()));
+    let mut special = false;
+    for verb in verbs {
+        let places = SPECIAL_VERBS.iter().filter(|(special, _, _)| special == verb);
+        let mut places = places.peekable();
+        if places.peek().is_none() {
+            continue;
+        }
+        special = true;
+        if !places.any(|(_, of, resource)| *of == group && *resource == plural) {
+            return Err(CommandError::error(format!(
+                "can not perform '{verb}' on '{plural}' in group '{group}'"
+            )));
+        }
+    }
+    match found {
+        Err(fail) if !special => Err(CommandError::Raw(fail.message())),
+        _ => Ok((group.to_owned(), plural.to_owned())),
+    }
 }
 
 fn dedup(texts: &[String]) -> Vec<String> {

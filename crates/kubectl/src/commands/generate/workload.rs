@@ -47,9 +47,10 @@ fn command<'a>(call: &'a Invocation<'_>) -> &'a [String] {
 fn container_name(image: &str) -> String {
     let name = image.rsplit('/').next().unwrap_or_default();
     let name = name.split([':', '@']).next().unwrap_or_default();
-    let fits =
-        |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' { c } else { '-' };
-    name.to_lowercase().chars().map(fits).collect()
+    if name.contains(['_', '.']) {
+        return format!("{}-{}", name.replace(['_', '.'], "-"), crate::commands::debug::suffix());
+    }
+    name.to_owned()
 }
 
 fn deployment(call: &Invocation<'_>) -> Result {

@@ -38,13 +38,24 @@ pub(super) fn run(call: &Invocation<'_>) -> Result {
             }
         };
         if !given.is_human() {
-            for revision in all.iter().filter(|r| wanted == 0 || r.number == wanted) {
-                given.print(call, &revision.object, "")?;
+            let mut some = all.iter().filter(|r| wanted == 0 || r.number == wanted).peekable();
+            if wanted > 0 && some.peek().is_none() {
+                fails.push(CommandError::error("unable to find the specified revision"));
+            }
+            for revision in some {
+                given.print_declared(call, &kept(&info, revision), "")?;
             }
             continue;
         }
         if wanted == 0 {
             call.print(&format!("{} \n{}\n", info.named(), table(&all)));
+            continue;
+        }
+        if all.is_empty() {
+            call.print(&format!(
+                "{} with revision #{wanted}\nNo rollout history found.\n",
+                info.named()
+            ));
             continue;
         }
         let Some(revision) = all.iter().find(|revision| revision.number == wanted) else {
@@ -53,7 +64,7 @@ pub(super) fn run(call: &Invocation<'_>) -> Result {
         };
         let mut template = revision.template.clone();
         let cause = &revision.object["metadata"]["annotations"]["kubernetes.io/change-cause"];
-        if !cause.is_null() {
+        if !cause.is_null() && info.resource.kind == "Deployment" {
             template["metadata"]["annotations"]["kubernetes.io/change-cause"] = cause.clone();
         }
         call.print(&format!(
@@ -63,6 +74,17 @@ pub(super) fn run(call: &Invocation<'_>) -> Result {
         ));
     }
     CommandError::collect(fails)
+}
+
+/// The object that a revision is printed as: the ReplicaSet of a Deployment, or the workload as it was.
+fn kept(info: &Info, revision: &Revision) -> Value {
+    if info.resource.kind == "Deployment" {
+        return revision.object.clone();
+    }
+    let mut object = info.object.clone();
+    object["spec"]["template"] = revision.template.clone();
+    crate::print::typed::fill_zero_values(&mut object);
+    object
 }
 
 fn table(all: &[Revision]) -> String {
@@ -79,26 +101,34 @@ fn table(all: &[Revision]) -> String {
     SHEET.align(&text)
 }
 
+/// Fails unless the kind keeps revisions, with the words for a known kind of workload or for any other kind.
+fn visit(info: &Info, retrieved: &str, needed: &str) -> Result {
+    info.resource.require_type()?;
+    let (group, kind) = (info.resource.group.as_str(), info.resource.kind.as_str());
+    let known = matches!(
+        (group, kind),
+        ("apps", "ReplicaSet")
+            | ("batch", "Job" | "CronJob")
+            | ("", "Pod" | "ReplicationController")
+    );
+    match (group, kind) {
+        ("apps", "Deployment" | "DaemonSet" | "StatefulSet") => Ok(()),
+        _ if known => Err(CommandError::error(format!(
+            "no {needed} has been implemented for {}",
+            quote(&info.resource.group_kind())
+        ))),
+        _ => Err(CommandError::error(format!(
+            "error retrieving {retrieved} for {}, no visitor method exists for {{{group} {kind}}}",
+            quote(&info.resource.group_kind())
+        ))),
+    }
+}
+
 /// All stored revisions, the oldest first.
 fn revisions(call: &Invocation<'_>, info: &Info) -> Result<Vec<Revision>> {
     let kind = info.resource.kind.as_str();
-    if info.resource.group != "apps" {
-        return Err(CommandError::error(format!(
-            "error retrieving history for {}, no visitor method exists for {{{} {kind}}}",
-            quote(kind),
-            info.resource.group
-        )));
-    }
-    let plural = match kind {
-        "Deployment" => "replicasets",
-        "DaemonSet" | "StatefulSet" => "controllerrevisions",
-        _ => {
-            return Err(CommandError::error(format!(
-                "no history viewer has been implemented for {}",
-                quote(&format!("{kind}.apps"))
-            )));
-        }
-    };
+    visit(info, "history", "history viewer")?;
+    let plural = if kind == "Deployment" { "replicasets" } else { "controllerrevisions" };
     let selector =
         object::selector::Selector::from_label_selector(&info.object["spec"]["selector"])
             .map_err(|error| CommandError::error(error.to_string()))?;
@@ -176,13 +206,7 @@ fn undo_one(
 ) -> Result<std::result::Result<Value, String>> {
     let kind = info.resource.kind.as_str();
     let lower = kind.to_lowercase();
-    if info.resource.group != "apps" {
-        return Err(CommandError::error(format!(
-            "error retrieving rollbacker for {}, no visitor method exists for {{{} {kind}}}",
-            quote(kind),
-            info.resource.group
-        )));
-    }
+    visit(info, "rollbacker", "rollbacker")?;
     if to < 0 {
         return Err(CommandError::error(format!(
             "unable to find specified revision {to} in history"

@@ -16,18 +16,26 @@ pub(super) fn run(call: &Invocation<'_>) -> Result {
             "revision must be a positive integer: {revision}"
         )));
     }
-    let (infos, fails) = workloads(call)?;
-    CommandError::collect(fails)?;
-    if infos.is_empty() {
+    let (infos, mut fails) = workloads(call)?;
+    if infos.is_empty() && fails.is_empty() {
         call.print_err(&format!("No resources found in {} namespace.", call.namespace()?));
     }
     for info in &infos {
-        one(call, info, revision)?;
+        if let Err(fail) = one(call, info, revision) {
+            fails.push(fail);
+        }
     }
-    Ok(())
+    CommandError::collect(fails)
 }
 
 fn one(call: &Invocation<'_>, info: &Info, revision: i64) -> Result {
+    info.resource.require_type()?;
+    if !matches!(info.resource.kind.as_str(), "Deployment" | "DaemonSet" | "StatefulSet") {
+        return Err(CommandError::error(format!(
+            "no status viewer has been implemented for {}",
+            info.resource.group_kind()
+        )));
+    }
     let (text, done) = status(&info.object, &info.resource.kind, revision)?;
     call.print(&text);
     if done || !call.flags.is_true("watch") {

@@ -138,7 +138,7 @@ fn parse(given: &[&String]) -> Result<Changes> {
                 }
             }
         } else if let Some((name, value)) = word.split_once('=') {
-            let wrong = names::relaxed_env_var_name(name);
+            let wrong = names::env_var_name(name);
             if !wrong.is_empty() {
                 return Err(CommandError::error(format!(
                     "{} is not a valid key name: {}",

@@ -41,6 +41,22 @@ fn run(call: &Invocation<'_>) -> Result {
     let wanted = Selector::parse(last).map_err(|error| {
         CommandError::error(format!("couldn't parse the selector string \"{last}\": {error}"))
     })?;
+    let not_allowed = |requirement: &&Requirement| {
+        matches!(
+            requirement.operator,
+            Operator::NotEquals | Operator::GreaterThan | Operator::LessThan
+        )
+    };
+    if let Some(requirement) = wanted.requirements().iter().find(not_allowed) {
+        let operator = match requirement.operator {
+            Operator::NotEquals => "!=",
+            Operator::GreaterThan => "gt",
+            _ => "lt",
+        };
+        return Err(CommandError::error(format!(
+            "\"{operator}\" is not a valid label selector operator"
+        )));
+    }
     let (labels, expressions) = parts(&wanted);
     let version = call.flags.text("resource-version");
     for info in objects(call, words)? {
