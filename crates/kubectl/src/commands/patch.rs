@@ -33,7 +33,6 @@ pub(crate) const COMMAND: Command = Command::new(
     run,
 );
 
-#[expect(clippy::too_many_lines, reason = "the checks of upstream, in its order")]
 fn run(call: &Invocation<'_>) -> Result {
     let (inline, file) = (call.flags.text("patch"), call.flags.text("patch-file"));
     if !inline.is_empty() && !file.is_empty() {

@@ -293,7 +293,8 @@ pub(super) fn describe_source(
 fn shown(value: &Value, form: FieldFormat, persistent: bool) -> String {
     let texts = || -> Vec<String> { value.items().iter().map(either).collect() };
     match form {
-        FieldFormat::Text => either(value),
+        FieldFormat::OrUnset(none) if value.is_null() => none.to_owned(),
+        FieldFormat::Text | FieldFormat::OrUnset(_) => either(value),
         FieldFormat::Number => value.as_i64().unwrap_or(0).to_string(),
         FieldFormat::Bool => value.as_bool().unwrap_or(false).to_string(),
         FieldFormat::List => format!("[{}]", texts().join(" ")),
