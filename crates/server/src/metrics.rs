@@ -357,7 +357,7 @@ impl Metrics {
         };
         written(
             SLI_DURATION,
-            "Response latency in seconds, without the time that webhooks and priority and fairness took.",
+            "Response latency in seconds, measured as in apiserver_request_duration_seconds.",
             &|entry| &entry.seconds,
         );
         written("apiserver_response_sizes", "Response size in bytes.", &|entry| &entry.sizes);
