@@ -65,7 +65,14 @@ pub(crate) fn compressed_once(
     if plain.len() < SMALLEST || !accepts(accepted) {
         return whole(plain);
     }
-    let mut reply = whole(kept.get_or_init(|| gzip(plain).expect("memory can be written to")));
+    let packed = match kept.get() {
+        Some(packed) => packed,
+        None => match gzip(plain) {
+            Ok(packed) => kept.get_or_init(|| packed),
+            Err(_) => return whole(plain),
+        },
+    };
+    let mut reply = whole(packed);
     if reply.status() == StatusCode::OK {
         mark(reply.headers_mut());
     }

@@ -22,7 +22,7 @@ pub(crate) async fn execute(
         let slices = slices.with_cause(&because);
         match act {
             Action::Create(slice) => match slices.create(slice).await {
-                Err(error) if error.is_namespace_terminating() => continue,
+                Err(error) if error.is_namespace_terminating() => {}
                 made => {
                     made?;
                     changed("create");

@@ -54,15 +54,14 @@ impl Reconcile for EndpointsReconciler {
         service: Option<Service>,
     ) -> Result<Requeue, Error> {
         let found = self.endpoints.get(key);
-        let step = match service {
-            Some(service) => self.plan(&service, found),
-            None => {
-                self.trigger_times.forget(key);
-                found.filter(is_ours).map(|own| {
-                    let because = own.write_cause("its service is gone");
-                    Step { action: Act::Delete(own), cause: because }
-                })
-            }
+        let step = if let Some(service) = service {
+            self.plan(&service, found)
+        } else {
+            self.trigger_times.forget(key);
+            found.filter(is_ours).map(|own| {
+                let because = own.write_cause("its service is gone");
+                Step { action: Act::Delete(own), cause: because }
+            })
         };
         let Some(Step { action: act, cause: because }) = step else { return Ok(Requeue::OnChange) };
         let endpoints = self.endpoints.with_cause(&because);

@@ -104,7 +104,7 @@ impl Collector {
             let done = done.unwrap_or_else(|why| Err(Error::Invalid(why.to_string())));
             match &done {
                 Err(error) if error.is_conflict() => {
-                    debug!(%uid, %error, "conflict with another write; will retry")
+                    debug!(%uid, %error, "conflict with another write; will retry");
                 }
                 Err(error) => warn!(%uid, %error, "cannot collect an object; will retry"),
                 Ok(()) => {}

@@ -140,29 +140,12 @@ fn read<'a>(changes: &'a [String], what: &MetadataField) -> Result<Changes<'a>> 
         } else if let Some(name) = change.strip_suffix('-') {
             remove.push(name);
         } else {
-<<<<<<< HEAD
             return Err(CommandError::error(format!(
                 "all resources must be specified before {} changes: {change}",
                 what.noun
             )));
-=======
-            return Err(CommandError::error(format!("unknown {} spec: {change}", what.noun)));
         }
     }
-    let both: Vec<&str> =
-        remove.iter().copied().filter(|name| put.iter().any(|(other, _)| other == name)).collect();
-    match (both.as_slice(), what.noun) {
-        ([], _) => Ok((put, remove)),
-        (_, "label") => {
-            Err(CommandError::error("can not both modify and remove a label in the same command"))
->>>>>>> 96c311b67dbeccddd80a18d76d9b7ce2acaa734c
-        }
-        (both, _) => Err(CommandError::error(format!(
-            "can not both modify and remove the following annotation(s) in the same command: {}",
-            both.join(", ")
-        ))),
-    }
-<<<<<<< HEAD
     let both: Vec<&str> =
         remove.iter().copied().filter(|name| put.iter().any(|(other, _)| other == name)).collect();
     match (both.as_slice(), what.noun) {
@@ -175,8 +158,6 @@ fn read<'a>(changes: &'a [String], what: &MetadataField) -> Result<Changes<'a>> 
             both.join(", ")
         ))),
     }
-=======
->>>>>>> 96c311b67dbeccddd80a18d76d9b7ce2acaa734c
 }
 
 /// The changes of the labels or annotations of an object.

@@ -133,13 +133,8 @@ fn pair(text: &str, pod: &Value, service: Option<&Value>) -> Result<(u16, u16)> 
         "" => 0,
         local if local == remote && local.parse::<u16>().is_err() => target,
         local => local.parse().map_err(|_| {
-<<<<<<< HEAD
             let digits = local.bytes().all(|byte| byte.is_ascii_digit());
             let why = if digits { "value out of range" } else { "invalid syntax" };
-=======
-            let why =
-                if local.parse::<u64>().is_ok() { "value out of range" } else { "invalid syntax" };
->>>>>>> 96c311b67dbeccddd80a18d76d9b7ce2acaa734c
             CommandError::error(format!(
                 "error parsing local port '{local}': strconv.ParseUint: parsing {}: {why}",
                 object::quote::quote(local)

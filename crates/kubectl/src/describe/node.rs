@@ -140,15 +140,7 @@ fn pods(call: &Invocation<'_>, node: &Value, sheet: &mut DescribeWriter) -> Resu
         format!("{sum} ({}%)", percent(sum, &quantity(&allocatable[name])))
     };
     for pod in all {
-<<<<<<< HEAD
-        // Go makes the smallest number of a share of nothing; upstream checks for it in the sums only.
-        let of = |kind: &str, name: &str| match quantity(&allocatable[name]).milli_value() {
-            0 => format!("{} ({}%)", total(pod, kind, name), i64::MIN),
-            _ => part(&total(pod, kind, name), name),
-        };
-=======
         let of = |kind: &str, name: &str| pod_share(&total(pod, kind, name), &allocatable[name]);
->>>>>>> 96c311b67dbeccddd80a18d76d9b7ce2acaa734c
         let meta = &pod["metadata"];
         let age = age::age_since(text(&meta["creationTimestamp"]), call.now());
         sheet.line(

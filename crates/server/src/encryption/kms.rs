@@ -177,7 +177,7 @@ impl Kms {
         let plain = answered.recv_timeout(self.config.timeout * 3).ok()?;
         let plain = plain
             .inspect_err(|error| {
-                warn!(kms = self.config.name, error, "the KMS plugin cannot decrypt a value")
+                warn!(kms = self.config.name, error, "the KMS plugin cannot decrypt a value");
             })
             .ok()?;
         let secret = if object.encrypted_dek_source_type == SEED {

@@ -179,11 +179,7 @@ impl<'a> Generator<'a> {
         match flags.text("session-affinity") {
             "" => {}
             affinity @ ("None" | "ClientIP") => {
-<<<<<<< HEAD
-                service["spec"]["sessionAffinity"] = affinity.into()
-=======
                 service["spec"]["sessionAffinity"] = affinity.into();
->>>>>>> 96c311b67dbeccddd80a18d76d9b7ce2acaa734c
             }
             other => {
                 return Err(CommandError::error(format!("unknown session affinity: {other}")));
