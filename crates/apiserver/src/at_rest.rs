@@ -82,7 +82,7 @@ impl EncryptionAtRest {
         for ResourceLocation { resource, group, .. } in self.encryption.encrypted() {
             match registry.rewrite(&group, &resource).await {
                 Ok(count) => {
-                    info!(resource, group, count, "rewrote objects with the first encryption key")
+                    info!(resource, group, count, "rewrote objects with the first encryption key");
                 }
                 Err(status) => warn!(
                     resource,

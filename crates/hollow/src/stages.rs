@@ -60,7 +60,7 @@ struct Script {
 
 impl Script {
     fn parse(pod: &Pod) -> Result<Self, String> {
-        let text = |name: &str| pod.metadata().annotations().get(&*format!("{PREFIX}{name}"));
+        let text = |name: &str| pod.metadata().annotations().get(&format!("{PREFIX}{name}"));
         let duration = |name: &str| match text(name) {
             None => Ok(None),
             Some(text) => {

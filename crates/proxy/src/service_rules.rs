@@ -415,8 +415,7 @@ pub(crate) mod tests {
     fn said(part: &ServiceRules) -> Vec<String> {
         let word = |data: &Option<Data>| match data {
             Some(Data::Verdict(Verdict::Goto(chain))) => {
-                let end = chain.find('-').unwrap_or(chain.len());
-                format!(" goto {}", &chain[..end])
+                format!(" goto {}", chain.split('-').next().unwrap_or_default())
             }
             Some(Data::Verdict(verdict)) => format!(" {verdict:?}").to_lowercase(),
             _ => String::new(),

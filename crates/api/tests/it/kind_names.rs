@@ -69,7 +69,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         if matches!(stem, "tests" | "sample" | "engine_suite" | "crash") {
             continue;
-        } else if path.is_dir() {
+        }
+        if path.is_dir() {
             found.extend(sources(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);

@@ -88,7 +88,7 @@ pub(crate) async fn publish_with_retry(
         match publish(&registry, &facts).await {
             Ok(()) => return done(),
             Err(status) => {
-                warn!(error = status.message(), "cannot create the bootstrap objects; will retry")
+                warn!(error = status.message(), "cannot create the bootstrap objects; will retry");
             }
         }
     }

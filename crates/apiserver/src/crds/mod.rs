@@ -88,7 +88,7 @@ impl CrdController {
             match watch {
                 Ok(mut watch) => self.watch(&mut watch, &mut left).await,
                 Err(status) => {
-                    error!(message = status.message(), "cannot watch CustomResourceDefinitions")
+                    error!(message = status.message(), "cannot watch CustomResourceDefinitions");
                 }
             }
             sleep(AGAIN).await;

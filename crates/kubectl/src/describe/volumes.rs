@@ -299,8 +299,6 @@ fn shown(value: &Value, form: FieldFormat, persistent: bool) -> String {
         FieldFormat::Bool => value.as_bool().unwrap_or(false).to_string(),
         FieldFormat::List => format!("[{}]", texts().join(" ")),
         FieldFormat::Joined => texts().join(", "),
-        FieldFormat::OrUnset(none) if value.is_null() => none.to_owned(),
-        FieldFormat::OrUnset(_) => either(value),
         FieldFormat::Or(none) => match either(value).as_str() {
             "" => none.to_owned(),
             given => given.to_owned(),

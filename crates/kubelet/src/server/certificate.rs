@@ -31,7 +31,7 @@ impl Shown {
                 Ok(true) => info!("renewed the serving certificate"),
                 Ok(false) => {}
                 Err(error) => {
-                    warn!(%error, "cannot renew the serving certificate; keeping the current one")
+                    warn!(%error, "cannot renew the serving certificate; keeping the current one");
                 }
             }
         }

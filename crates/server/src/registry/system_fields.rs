@@ -204,6 +204,6 @@ mod tests {
         assert_ne!(generate_name("web-"), generate_name("web-"));
         assert_eq!(generate_name(&"x".repeat(80)).len(), NAME);
         let uid = uid();
-        assert_eq!((uid.len(), &uid[14..15]), (36, "4"));
+        assert_eq!((uid.len(), uid.as_bytes()[14]), (36, b'4'));
     }
 }

@@ -204,10 +204,8 @@ fn one_that_is_ill_is_told_of_and_nothing_is_written() {
 fn keys_are_derived_as_the_standard_says() {
     let seed = "077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5";
     let bytes = |hex: &str| -> Vec<u8> {
-        (0..hex.len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
-            .collect()
+        let pairs = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
     };
     let key = derived(&bytes(seed), &bytes("f0f1f2f3f4f5f6f7f8f9"));
     assert_eq!(key, bytes("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"));
