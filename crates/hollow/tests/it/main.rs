@@ -99,7 +99,8 @@ async fn pods_live_as_their_annotations_ask() {
     let failed =
         pods.until::<Pod>("fails", "it fails".to_owned(), |pod| phase(pod) == "Failed").await;
     let codes = failed.status().container_statuses().iter();
-    let codes = codes.filter_map(|own| own.state().terminated()).map(ContainerStateTerminated::exit_code);
+    let codes =
+        codes.filter_map(|own| own.state().terminated()).map(ContainerStateTerminated::exit_code);
     assert_eq!(codes.collect::<Vec<_>>(), [3]);
 
     world

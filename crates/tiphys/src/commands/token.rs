@@ -93,7 +93,7 @@ async fn list(client: &Client) -> Result<()> {
     println!("{:<8}{:<22}DESCRIPTION", "ID", "EXPIRES");
     for secret in tokens.items {
         let text = |name: &str| {
-            let bytes = secret.data().get(name).and_then(|data| Bytes::decode(data));
+            let bytes = secret.data().get(name).and_then(Bytes::decode);
             String::from_utf8_lossy(&bytes.unwrap_or_default()).escape_debug().to_string()
         };
         let expires = Some(text("expiration")).filter(|text| !text.is_empty());

@@ -199,7 +199,7 @@ async fn watch_certificates(
         match certificates.config() {
             Ok(config) => tls.replace(config),
             Err(error) => {
-                warn!("cannot reload the serving certificate; keeping the current one: {error:#}")
+                warn!("cannot reload the serving certificate; keeping the current one: {error:#}");
             }
         }
     }

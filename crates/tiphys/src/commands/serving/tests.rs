@@ -119,6 +119,19 @@ async fn get(
     (code, String::from_utf8_lossy(&answer.bytes().await.unwrap()).into_owned())
 }
 
+/// `/statusz` and `/flagz` are answered as text and as objects.
+async fn shows_status_and_flags(root: &Client) {
+    let (code, said) = get(root, "/statusz", &[]).await;
+    assert!(code == 200 && said.starts_with("\ntest statusz\nWarning: "), "{said}");
+    assert!(said.contains("\nBinary version= 1.37.1\nEmulation version= 1.37\nPaths= /configz "));
+    let object = ("accept", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz");
+    let (_, said) = get(root, "/flagz", &[object]).await;
+    let said = from_json(said.as_bytes()).unwrap();
+    assert_eq!(said["metadata"]["name"].as_str(), Some("test"));
+    assert_eq!(said["flags"]["secure-port"].as_str(), Some("0"));
+    assert_eq!(get(root, "/flagz", &[("accept", "image/png")]).await.0, 406);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_server_says_who_may() {
     let place = Place::new().await;
@@ -178,15 +191,7 @@ async fn the_api_server_says_who_may() {
     let (_, verbose) = get(&root, "/readyz?verbose", &[]).await;
     assert_eq!(verbose, "[+]ping ok\nreadyz check passed\n");
     assert_eq!(get(&root, "/nowhere", &[]).await.0, 404);
-    let (code, said) = get(&root, "/statusz", &[]).await;
-    assert!(code == 200 && said.starts_with("\ntest statusz\nWarning: "), "{said}");
-    assert!(said.contains("\nBinary version= 1.37.1\nEmulation version= 1.37\nPaths= /configz "));
-    let object = ("accept", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz");
-    let (_, said) = get(&root, "/flagz", &[object]).await;
-    let said = from_json(said.as_bytes()).unwrap();
-    assert_eq!(said["metadata"]["name"].as_str(), Some("test"));
-    assert_eq!(said["flags"]["secure-port"].as_str(), Some("0"));
-    assert_eq!(get(&root, "/flagz", &[("accept", "image/png")]).await.0, 406);
+    shows_status_and_flags(&root).await;
     assert_eq!(get(&alice, "/flagz", &[]).await.0, 403);
 
     let masters = [("x-user", "p"), ("x-group", "system:masters")];

@@ -75,7 +75,7 @@ fn verify(
 ) -> Result<Option<DiscoveredCluster>> {
     let text = map.data().get("kubeconfig").context("cluster-info has no kubeconfig")?;
     ensure!(text.len() <= LARGEST, "cluster-info is larger than {LARGEST} bytes");
-    let Some(signature) = map.data().get(&*format!("{SIGNATURE}{}", token.id)) else {
+    let Some(signature) = map.data().get(&format!("{SIGNATURE}{}", token.id)) else {
         return Ok(None);
     };
     token.verify(text, signature).context("cluster-info is not signed by this token")?;

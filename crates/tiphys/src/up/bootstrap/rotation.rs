@@ -1,6 +1,6 @@
 //! Renews the client certificate of a node that has joined by token, before it expires.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use client::Client;
@@ -47,7 +47,7 @@ pub(in crate::up) fn keep_renewed(
 }
 
 /// Waits until the certificate is due, and replaces it.
-async fn renew(folder: &PathBuf, node: &str, clients: &[Client]) -> Result<()> {
+async fn renew(folder: &Path, node: &str, clients: &[Client]) -> Result<()> {
     let dir = Dir::open(folder)?;
     let current = dir.read(FILE)?.context("the certificate is gone")?;
     let leaf = pki::certificates(&current)?.into_iter().next().context("no certificate")?;
