@@ -1,6 +1,6 @@
 //! Hollow nodes: the API behaviour of kubelets without containers, thousands in one process. Nodes register, renew
 //! their leases and report their status; pods start, become ready, end and are removed as annotations ask
-//! ([`stages`]).
+//! (module `stages`).
 //!
 //! One watch serves all nodes, and only pods that wait for a delay are held in memory.
 

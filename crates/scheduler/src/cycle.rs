@@ -31,7 +31,7 @@ pub struct Unschedulable {
     pub reasons: BTreeMap<Text, usize>,
     /// Nodes where preemption might help.
     pub resolvable_nodes: Vec<Text>,
-    /// The first [`MAX_REASON_NODES`] nodes with their reasons.
+    /// The first `MAX_REASON_NODES` nodes with their reasons.
     pub by_node: Vec<(Text, Vec<Text>)>,
     /// The plugins that rejected a node.
     pub plugins: BTreeSet<&'static str>,

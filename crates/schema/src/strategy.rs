@@ -118,7 +118,7 @@ pub trait Columns {
     fn selectable_fields(&self) -> Vec<&str> {
         Vec::new()
     }
-    /// The error for an unknown field selector: see [`Kind::NO_INDEX`].
+    /// The error for an unknown field selector: see `Kind::NO_INDEX`.
     fn unsupported_field_message(&self) -> &'static str {
         "field label not supported: {}"
     }
