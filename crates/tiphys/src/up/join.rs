@@ -76,10 +76,10 @@ pub(crate) async fn run(join: JoinArgs) -> Result<()> {
     if let Some(pid) = status::pid(&layout.path("run/supervisor.pid")) {
         bail!("a node already runs on {dir} (pid {pid}): see `tiphys status`");
     }
-    layout.make_folder()?;
     let given = membership(&layout, &join).await?;
     let membership = JoinConfig::parse(&given.file)
         .context("the file of --kubeconfig is not of `tiphys kubeconfig --node NAME`")?;
+    layout.make_folder()?;
     let settings = settings(&layout, &membership, &join)?;
     super::node::kubelet_flags(&layout, &settings).context("--kubelet-arg")?;
     settings.save(&config)?;
